@@ -3,7 +3,7 @@
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-use anyhow::Result;
+use anyhow::{Context, Result};
 
 use crate::credentials::Credentials;
 use crate::http::{self, Reply, Server};
@@ -71,6 +71,11 @@ impl ApiServer {
 
     pub(crate) fn kill(&mut self) -> Result<()> {
         self.process.take().map_or(Ok(()), Leash::kill)
+    }
+
+    /// Sends a signal to the running server, by its name without `SIG`.
+    pub(crate) fn signal(&mut self, name: &str) -> Result<()> {
+        self.process.as_mut().context("the API server does not run")?.signal(name)
     }
 
     /// Sends a request as `admin`.

@@ -129,6 +129,52 @@ impl Cluster {
         self.api_server.start()
     }
 
+    /// Sends SIGSTOP to the API server: it accepts connections, but answers nothing until [`resume_api_server`](Self::resume_api_server).
+    ///
+    /// # Errors
+    ///
+    /// Returns an error if the API server does not run.
+    pub fn suspend_api_server(&mut self) -> Result<()> {
+        self.api_server.signal("STOP")
+    }
+
+    /// Lets a suspended API server continue.
+    ///
+    /// # Errors
+    ///
+    /// Returns an error if the API server does not run.
+    pub fn resume_api_server(&mut self) -> Result<()> {
+        self.api_server.signal("CONT")
+    }
+
+    /// Copies all data, for [`restore`](Self::restore). This restarts etcd and the API server.
+    ///
+    /// # Errors
+    ///
+    /// Returns an error in the same cases as [`Cluster::start`], and if the files cannot be copied.
+    pub fn back_up(&mut self) -> Result<Backup> {
+        let backup = Backup(self.folder.join("backup"));
+        self.api_server.kill()?;
+        self.etcd.while_stopped(|data| copy_folder(data, &backup.0))?;
+        self.api_server.start()?;
+        Ok(backup)
+    }
+
+    /// Replaces all data by the data of a backup, so later writes are lost, and the versions of the server are lower than before. This restarts etcd and
+    /// the API server.
+    ///
+    /// # Errors
+    ///
+    /// Returns an error in the same cases as [`Cluster::start`], and if the files cannot be copied.
+    pub fn restore(&mut self, backup: &Backup) -> Result<()> {
+        self.api_server.kill()?;
+        self.etcd.while_stopped(|data| {
+            fs::remove_dir_all(data)?;
+            copy_folder(&backup.0, data)
+        })?;
+        self.api_server.start()
+    }
+
     /// Compacts the complete history. After this call, every watch from an earlier version and every continuation of an earlier list is answered with
     /// 410, because neither etcd nor the server's cache has the history.
     ///
@@ -174,6 +220,32 @@ impl Cluster {
     pub fn stop_controller_manager(&mut self) -> Result<()> {
         self.controller_manager.take().map_or(Ok(()), Leash::kill)
     }
+}
+
+/// A copy of the data of a [`Cluster`], which is deleted on drop.
+#[derive(Debug)]
+pub struct Backup(PathBuf);
+
+impl Drop for Backup {
+    fn drop(&mut self) {
+        // An error is ignored, because the parent folder is removed later.
+        let _ = fs::remove_dir_all(&self.0);
+    }
+}
+
+/// Copies a folder with all folders in it. The destination must not exist.
+fn copy_folder(from: &Path, to: &Path) -> Result<()> {
+    fs::create_dir(to).with_context(|| to.display().to_string())?;
+    for entry in fs::read_dir(from).with_context(|| from.display().to_string())? {
+        let entry = entry?;
+        let (from, to) = (entry.path(), to.join(entry.file_name()));
+        if entry.file_type()?.is_dir() {
+            copy_folder(&from, &to)?;
+        } else {
+            fs::copy(&from, &to).with_context(|| from.display().to_string())?;
+        }
+    }
+    Ok(())
 }
 
 /// Creates a folder that only this user can read, because it contains keys and tokens.

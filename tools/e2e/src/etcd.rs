@@ -15,12 +15,16 @@ use crate::ports;
 
 const LIMIT: Duration = Duration::from_secs(30);
 
+/// The process of etcd, with its address and arguments, which never change.
 #[derive(Debug)]
 pub(crate) struct Etcd {
+    program: PathBuf,
+    arguments: Vec<String>,
+    log: PathBuf,
     server: Server,
     // The process must be dropped before the data, so the fields must stay in this order.
-    _process: Leash,
-    _data: Data,
+    process: Option<Leash>,
+    data: Data,
 }
 
 /// etcd's data files. They are large even if the store is empty, so they are deleted when the cluster is dropped. etcd's logs are kept.
@@ -52,10 +56,29 @@ impl Etcd {
             "--unsafe-no-fsync".to_owned(),
             "--log-level=warn".to_owned(),
         ];
-        let process = Leash::start(program, &arguments, folder.join("etcd.log"))?;
-        let server = Server { port: clients, tls: None, token: None };
-        let process = process.ready("etcd", LIMIT, || server.has("/health"))?;
-        Ok(Self { server, _process: process, _data: Data(data) })
+        let mut etcd = Self {
+            program: program.to_owned(),
+            arguments: arguments.to_vec(),
+            log: folder.join("etcd.log"),
+            server: Server { port: clients, tls: None, token: None },
+            process: None,
+            data: Data(data),
+        };
+        etcd.run()?;
+        Ok(etcd)
+    }
+
+    fn run(&mut self) -> Result<()> {
+        let process = Leash::start(&self.program, &self.arguments, self.log.clone())?;
+        self.process = Some(process.ready("etcd", LIMIT, || self.server.has("/health"))?);
+        Ok(())
+    }
+
+    /// Calls `change` with the path of the data while etcd does not run. The data exists at this path, and must exist there when `change` returns.
+    pub(crate) fn while_stopped(&mut self, change: impl FnOnce(&Path) -> Result<()>) -> Result<()> {
+        self.process.take().map_or(Ok(()), Leash::kill)?;
+        change(&self.data.0)?;
+        self.run()
     }
 
     pub(crate) fn url(&self) -> String {

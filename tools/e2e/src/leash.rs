@@ -94,12 +94,12 @@ impl Leash {
         self.keeper.try_wait()
     }
 
-    /// Makes the keeper send SIGTERM to the program. Returns an error if the program has ended.
-    pub(crate) fn terminate(&mut self) -> Result<()> {
+    /// Makes the keeper send a signal to the program, by its name without `SIG`. Returns an error if the program has ended.
+    pub(crate) fn signal(&mut self, name: &str) -> Result<()> {
         // Once the keeper has ended, no signal is sent, because the system may then use the process id for a different process.
         ensure!(self.exit_status()?.is_none(), "the process has ended");
         let pipe = self.keeper.stdin.as_mut().context("the process was killed")?;
-        pipe.write_all(b"TERM\n").context("the process has ended")
+        writeln!(pipe, "{name}").context("the process has ended")
     }
 
     /// Kills the program as `kill -9` does, and waits until it has ended.

@@ -46,7 +46,26 @@ impl Process {
     ///
     /// Returns an error if the process has already ended, or if the signal cannot be sent.
     pub fn terminate(&self) -> Result<()> {
-        self.leash.lock().terminate()
+        self.leash.lock().signal("TERM")
+    }
+
+    /// Sends SIGSTOP: the process does not run until [`resume`](Self::resume), as if its machine were suspended. The signal may arrive shortly after
+    /// this call returns.
+    ///
+    /// # Errors
+    ///
+    /// Returns an error if the process has already ended, or if the signal cannot be sent.
+    pub fn suspend(&self) -> Result<()> {
+        self.leash.lock().signal("STOP")
+    }
+
+    /// Sends SIGCONT: a suspended process continues.
+    ///
+    /// # Errors
+    ///
+    /// Returns an error if the process has already ended, or if the signal cannot be sent.
+    pub fn resume(&self) -> Result<()> {
+        self.leash.lock().signal("CONT")
     }
 
     /// Returns the exit status; `None` if the process is still running. If a signal ended the process, the exit code is 128 plus the number of the

@@ -5,21 +5,29 @@ use std::collections::BTreeMap;
 use std::path::Path;
 use std::process::Command;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU32, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
+use std::task::{Context, Poll};
 use std::time::Duration;
 
 use e2e::Process;
 use flyball_kube::{Config, Controller};
-use futures_util::StreamExt;
-use futures_util::stream;
+use futures_util::future::{BoxFuture, ready};
+use futures_util::{FutureExt, StreamExt, stream};
+use http::{Request, Response};
+use http_body_util::{BodyExt, Full};
 use k8s_openapi::api::core::v1::ConfigMap;
 use kube::api::{ListParams, Patch, PatchParams, PostParams};
+use kube::client::{Body, ClientBuilder, DynBody};
+use kube::config::{KubeConfigOptions, Kubeconfig};
 use kube::runtime::controller::Action;
 use kube::runtime::watcher;
 use kube::{Api, Client, Resource, ResourceExt};
 use serde_json::json;
+use tokio::signal::unix::{SignalKind, signal};
 use tokio::sync::oneshot;
 use tokio::time::{Instant, sleep};
+use tower::layer::layer_fn;
+use tower::{BoxError, Service};
 
 use crate::cluster::{Namespace, client, client_of, within_limit};
 
@@ -132,7 +140,7 @@ impl SplitMix64 {
     }
 }
 
-/// This is not a test, but the process that a test starts and kills: it copies config maps until it is killed.
+/// This is not a test, but the process that a test starts and ends: it copies config maps until it is killed or gets SIGTERM.
 #[tokio::test]
 #[ignore = "needs an API server: cargo xtask e2e"]
 async fn process_of_a_copier() {
@@ -141,7 +149,11 @@ async fn process_of_a_copier() {
         return;
     };
     let client = client_of(config.as_ref(), None).await;
-    copier(client, &namespace, Duration::from_millis(20), Config::default(), std::future::pending()).await;
+    let mut terminated = signal(SignalKind::terminate()).unwrap();
+    let end = async move {
+        terminated.recv().await;
+    };
+    copier(client, &namespace, Duration::from_millis(20), Config::default(), end).await;
 }
 
 /// Starts a process that copies the config maps of a namespace.
@@ -149,7 +161,8 @@ fn start_copier(namespace: &str) -> Process {
     let mut command = Command::new(std::env::current_exe().unwrap());
     command.args(["--exact", "controller::process_of_a_copier", "--ignored"]);
     command.env("COPIER_CONFIG", e2e::shared_kubeconfig()).env("COPIER_NAMESPACE", namespace);
-    Process::start(&command, Path::new(env!("CARGO_TARGET_TMPDIR")).join("copier.log")).unwrap()
+    let log = Path::new(env!("CARGO_TARGET_TMPDIR")).join(format!("copier-{namespace}.log"));
+    Process::start(&command, log).unwrap()
 }
 
 #[tokio::test]
@@ -174,6 +187,120 @@ async fn killed_at_any_point_and_started_again_it_converges() {
     assert!(killed_in_the_middle > 2, "few processes were killed in the middle of their work");
     let _process = start_copier(&namespace.name);
     settled(&maps).await;
+}
+
+#[tokio::test]
+#[ignore = "needs an API server: cargo xtask e2e"]
+async fn terminated_under_a_backlog_it_ends_and_the_next_one_converges() {
+    let client = client().await;
+    let namespace = Namespace::fresh(&client).await;
+    let maps = Api::<ConfigMap>::namespaced(client.clone(), &namespace.name);
+    create(&maps, (0..500).map(|n| format!("m{n}"))).await;
+    let process = start_copier(&namespace.name);
+    within_limit(async {
+        while values(&maps).await[1].len() < 20 {
+            sleep(Duration::from_millis(10)).await;
+        }
+    })
+    .await;
+    process.terminate().unwrap();
+    let status = within_limit(async {
+        loop {
+            match process.exit_status().unwrap() {
+                Some(status) => break status,
+                None => sleep(Duration::from_millis(20)).await,
+            }
+        }
+    })
+    .await;
+    assert_eq!(status.code(), Some(0), "{}", process.output());
+    let [originals, copies] = values(&maps).await;
+    assert!(originals.len() - copies.len() > 50, "the process reconciled its whole backlog");
+    let _next = start_copier(&namespace.name);
+    settled(&maps).await;
+}
+
+#[tokio::test]
+#[ignore = "needs an API server: cargo xtask e2e"]
+async fn a_storm_of_503_is_answered_with_backoff_and_then_it_converges() {
+    let direct = client().await;
+    let namespace = Namespace::fresh(&direct).await;
+    let maps = Api::<ConfigMap>::namespaced(direct, &namespace.name);
+    create(&maps, (0..100).map(|n| format!("m{n}"))).await;
+    let storm = Arc::<Storm>::default();
+    let client = client_in_a_storm(&storm).await;
+    let name = namespace.name.clone();
+
+    // The controller starts in the storm: its two lists fail.
+    storm.blows.store(true, Ordering::SeqCst);
+    let copying = tokio::spawn(async move {
+        copier(client, &name, Duration::ZERO, Config::default(), std::future::pending()).await
+    });
+    sleep(Duration::from_secs(3)).await;
+    let lists = storm.refused.swap(0, Ordering::SeqCst);
+    assert!((2..=20).contains(&lists), "{lists} lists in three seconds");
+    storm.blows.store(false, Ordering::SeqCst);
+    settled(&maps).await;
+
+    // Its watches are open, so it learns of the changes, but each of its writes fails.
+    storm.blows.store(true, Ordering::SeqCst);
+    for n in 0..100 {
+        set(&maps, &format!("m{n}"), 1).await;
+    }
+    sleep(Duration::from_secs(5)).await;
+    let writes = storm.refused.load(Ordering::SeqCst);
+    assert!((100..=2000).contains(&writes), "{writes} writes of 100 objects in five seconds");
+    storm.blows.store(false, Ordering::SeqCst);
+    settled(&maps).await;
+    copying.abort();
+}
+
+/// While it blows, every request is answered with 503, without being sent.
+#[derive(Default)]
+struct Storm {
+    blows: AtomicBool,
+    /// The number of requests that were answered with 503.
+    refused: AtomicU32,
+}
+
+/// Returns a client of the shared cluster whose requests pass the storm.
+async fn client_in_a_storm(storm: &Arc<Storm>) -> Client {
+    let kubeconfig = Kubeconfig::read_from(e2e::shared_kubeconfig()).unwrap();
+    let config =
+        kube::Config::from_custom_kubeconfig(kubeconfig, &KubeConfigOptions::default()).await.unwrap();
+    let through = |inner| InStorm { storm: storm.clone(), inner };
+    ClientBuilder::try_from(config).unwrap().with_layer(&layer_fn(through)).build()
+}
+
+struct InStorm<S> {
+    storm: Arc<Storm>,
+    inner: S,
+}
+
+impl<S> Service<Request<Body>> for InStorm<S>
+where
+    S: Service<Request<Body>, Response = Response<Box<DynBody>>, Error = BoxError, Future: Send + 'static>,
+{
+    type Response = S::Response;
+    type Error = BoxError;
+    type Future = BoxFuture<'static, Result<S::Response, BoxError>>;
+
+    fn poll_ready(&mut self, context: &mut Context<'_>) -> Poll<Result<(), BoxError>> {
+        self.inner.poll_ready(context)
+    }
+
+    fn call(&mut self, request: Request<Body>) -> Self::Future {
+        if !self.storm.blows.load(Ordering::SeqCst) {
+            return self.inner.call(request).boxed();
+        }
+        self.storm.refused.fetch_add(1, Ordering::SeqCst);
+        let status = json!({
+            "apiVersion": "v1", "kind": "Status", "status": "Failure", "reason": "ServiceUnavailable",
+            "code": 503, "message": "storm",
+        });
+        let body: Box<DynBody> = Box::new(Full::new(status.to_string().into()).map_err(BoxError::from));
+        ready(Response::builder().status(503).body(body).map_err(BoxError::from)).boxed()
+    }
 }
 
 /// Shuts a controller down while it reconciles 300 objects. Returns how many copies were missing at the shutdown signal, how many were missing at the
@@ -318,6 +445,29 @@ mod own_cluster {
         }
         say.send(()).unwrap();
         within_limit(writer).await.unwrap();
+        settled(&maps).await;
+        copying.abort();
+    }
+
+    #[tokio::test(flavor = "multi_thread")]
+    #[ignore = "needs an API server: cargo xtask e2e"]
+    async fn after_a_restore_from_a_backup_it_creates_what_is_missing() {
+        let mut cluster = Cluster::start().unwrap();
+        let client = client_of(cluster.kubeconfig(), None).await;
+        let maps = Api::<ConfigMap>::default_namespaced(client.clone());
+        create(&maps, (0..100).map(|n| format!("m{n}"))).await;
+        let backup = cluster.back_up().unwrap();
+        let copying = tokio::spawn(async move {
+            copier(client, "default", Duration::ZERO, Config::default(), std::future::pending()).await
+        });
+        settled(&maps).await;
+        for n in 0..100 {
+            set(&maps, &format!("m{n}"), 1).await;
+        }
+        settled(&maps).await;
+        // In the backup, every original has its first value, and there are no copies.
+        block_in_place(|| cluster.restore(&backup)).unwrap();
+        assert!(values(&maps).await[0].values().all(|value| value == "0"));
         settled(&maps).await;
         copying.abort();
     }

@@ -155,4 +155,33 @@ mod own_cluster {
             third.output()
         );
     }
+
+    #[tokio::test]
+    #[ignore = "needs an API server: cargo xtask e2e"]
+    async fn a_leader_that_was_suspended_ends_when_it_resumes() {
+        let _turn = TURN.lock().await;
+        let (client, namespace) = namespace().await;
+        let play = Play { client, namespace };
+        let first = play.start("first", SHORT);
+        play.create_service("one").await;
+        until(async || play.is_done("one").await).await;
+        assert!(play.leader_is("first").await);
+        let second = play.start("second", LONG);
+        until(async || is_ready(&second).await).await;
+
+        first.suspend().unwrap();
+        play.create_service("two").await;
+        until(async || play.is_done("two").await).await;
+        assert!(play.leader_is("second").await);
+
+        // Its own clock ran on, so it gives up before it asks the server.
+        first.resume().unwrap();
+        assert_eq!(process::ended(&first).await.code(), Some(1), "{}", first.output());
+        let output = first.output();
+        let last = output.lines().last().unwrap_or_default();
+        assert!(last.starts_with("endpointslice: leads no more: "), "{output}");
+        play.create_service("three").await;
+        until(async || play.is_done("three").await).await;
+        assert!(play.leader_is("second").await);
+    }
 }

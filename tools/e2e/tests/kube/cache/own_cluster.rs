@@ -1,6 +1,7 @@
 //! Tests the caches while servers are killed and connections break.
 
 use std::path::Path;
+use std::time::Duration;
 
 use flyball_informer_cache::{BackoffCause, SourceError, SourceErrorKind, SourceFailure};
 use flyball_kube::ApiError;
@@ -82,6 +83,61 @@ async fn a_server_that_is_killed_and_comes_back() {
     // Only an error response may cause a relist, not a refused connection. A server that is starting may send some error responses.
     let relists: u64 = caches.iter().map(|cache| cache.status().relists).sum();
     assert!(relists <= answers, "{relists} lists after {answers} failures");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+#[ignore = "needs an API server: cargo xtask e2e"]
+async fn a_server_that_is_suspended_and_resumes() {
+    let mut cluster = block_in_place(Cluster::start).unwrap();
+    let client = client_of(cluster.kubeconfig(), None).await;
+    let api: Api<ConfigMap> = Api::default_namespaced(client.clone());
+    create(&api, 50).await;
+    let (caches, _failures) = caches(&client);
+    for cache in &caches {
+        within_limit(cache.synced()).await.unwrap();
+    }
+    for round in 0..2 {
+        cluster.suspend_api_server().unwrap();
+        // The connections stay open, so nothing fails.
+        let changes = tokio::spawn({
+            let api = api.clone();
+            async move { change(&api, round).await }
+        });
+        tokio::time::sleep(Duration::from_secs(3)).await;
+        assert!(!changes.is_finished());
+        cluster.resume_api_server().unwrap();
+        within_limit(changes).await.unwrap();
+        for cache in &caches {
+            agreed(cache, &api).await;
+        }
+    }
+    assert_eq!(caches.iter().map(|cache| cache.status().relists).sum::<u64>(), 0);
+}
+
+/// After the restore, the versions of the server are lower than those of the caches, and nothing is written: only the server's answers can show the
+/// caches that they hold the state of another time.
+#[tokio::test(flavor = "multi_thread")]
+#[ignore = "needs an API server: cargo xtask e2e"]
+async fn a_server_that_is_restored_from_a_backup() {
+    let mut cluster = block_in_place(Cluster::start).unwrap();
+    let client = client_of(cluster.kubeconfig(), None).await;
+    let api: Api<ConfigMap> = Api::default_namespaced(client.clone());
+    create(&api, 50).await;
+    let backup = block_in_place(|| cluster.back_up()).unwrap();
+    let (caches, _failures) = caches(&client);
+    for cache in &caches {
+        within_limit(cache.synced()).await.unwrap();
+    }
+    for round in 0..2 {
+        change(&api, round).await;
+        for cache in &caches {
+            agreed(cache, &api).await;
+        }
+        block_in_place(|| cluster.restore(&backup)).unwrap();
+        for cache in &caches {
+            agreed(cache, &api).await;
+        }
+    }
 }
 
 #[tokio::test(flavor = "multi_thread")]
