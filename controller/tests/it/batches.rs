@@ -754,3 +754,33 @@ fn keys_that_are_held_back_close_no_batch() {
     let paused = seconds(Simulation::new(2), fair(), true);
     assert_eq!(paused, [(0, 10), (0, 10), (5, 6)]);
 }
+
+/// Other code shuts the queue down while a batch is open and keys are held back. The batches then wait no longer.
+#[tokio::test(start_paused = true)]
+async fn a_shutdown_from_elsewhere_closes_batches_although_keys_are_held_back() {
+    for pauses in [false, true] {
+        let order = Fair::by_group(|_: &u32| ()).max_leased(|_| 2);
+        let backoff = Exponential::new(SECOND..=SECOND);
+        let queue = Queue::builder().order(order).limiter(backoff).timer(TokioTimer::current()).build();
+        _ = queue.add_many(0..7);
+        let (log, begin) = (Log::new(), Instant::now());
+        let own_log = log.clone();
+        let batches = BatchConfig::new(5).max_wait(3_600 * SECOND);
+        let running =
+            tokio::spawn(Controller::new(queue.clone()).run_batches(batches, move |keys: Vec<u32>, _| {
+                let results = well(&keys);
+                own_log.note((begin.elapsed().as_secs(), keys));
+                async move { Ok::<_, String>(results) }
+            }));
+        sleep(SECOND).await;
+        if pauses {
+            queue.pause();
+        }
+        queue.shut_down();
+        sleep(SECOND).await;
+        queue.resume();
+        assert_eq!(left(&running.await.unwrap().unwrap()), 0);
+        let at = if pauses { 2 } else { 1 };
+        assert_eq!(log.take(), [(1, vec![0, 1]), (at, vec![2, 3]), (at, vec![4, 5]), (at, vec![6])]);
+    }
+}
