@@ -76,8 +76,8 @@ where
 {
     /// Creates a controller over this queue, with one worker and no informer.
     ///
-    /// Other code may also add keys to the queue. Do not give the queue a capacity, because a full queue refuses keys, and
-    /// a change whose key is refused is lost. The queue's limiter decides when a failed key is retried; a queue without a limiter is refused at compile time. To observe the
+    /// Other code may also add keys to the queue. Do not give the queue, or a group of [`Fair`](flyball_workqueue::Fair), a capacity, because a full queue refuses
+    /// keys, and a change whose key is refused is lost. The queue's limiter decides when a failed key is retried; a queue without a limiter is refused at compile time. To observe the
     /// controller, give the queue [metrics](flyball_workqueue::QueueBuilder::metrics). These metrics report for each lease
     /// the outcome of its reconcile (succeeded, requeued or failed). If a reconcile is dropped with its worker, its lease
     /// is reported as dropped.

@@ -65,9 +65,9 @@ pub struct ControllerConfig {
     ///
     /// Reconciles that fail are often slow, for example until a timeout, and such keys would take all workers. With a limit below the number of workers,
     /// other workers stay free for healthy keys. A failing key beyond the limit is put back to the queue for 1 s, or up to a minute if there are
-    /// thousands of them; its failures stay as they are. At its first attempt a key counts as healthy. While the queue is
-    /// [drained](Self::drain_on_shutdown), the limit does not apply. In [batches](crate::Controller::run_batches), it limits the failing
-    /// keys of all batches together.
+    /// thousands of them; its failures stay as they are, and a [raise](flyball_workqueue::Priority) of its priority ends. At its first attempt a key
+    /// counts as healthy. While the queue is [drained](Self::drain_on_shutdown), the limit does not apply. In
+    /// [batches](crate::Controller::run_batches), it limits the failing keys of all batches together.
     #[cfg_attr(feature = "serde", serde(skip_serializing_if = "Option::is_none"))]
     pub max_failing_in_flight: Option<usize>,
     /// The first wait after a [conflict](crate::FailureClass::Conflict). Each further wait is twice as long as the previous one, up to the

@@ -69,8 +69,9 @@ impl Health {
     /// the caches it watches has ended, and the run is not over. A controller that has not started, or waits for its
     /// caches, is alive.
     ///
-    /// Choose `longest` well above the [`reconcile_timeout`](crate::ControllerConfig::reconcile_timeout). The timeout drops a
-    /// reconcile only at an await point; this check also detects reconciles that block their thread.
+    /// Choose `longest` well above the [`reconcile_timeout`](crate::ControllerConfig::reconcile_timeout); with batches, above its sum with
+    /// [`max_wait`](crate::BatchConfig::max_wait), because keys in open batches are leased. The timeout drops a reconcile only at an
+    /// await point; this check also detects reconciles that block their thread.
     ///
     /// # Errors
     /// Returns the reason why the controller is not alive.

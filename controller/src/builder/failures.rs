@@ -155,7 +155,8 @@ where
     }
 
     /// Sets a minimum wait after a [transient](FailureClass::Transient) failure. Use this, for example, if a server specifies the delay before a
-    /// retry. The key waits for the longer of this minimum and the limiter's delay. If `of` returns `None` or panics, there is no minimum.
+    /// retry. The key waits for the longer of this minimum and the limiter's delay. If `of` returns `None` or panics, there is no minimum. The minimum
+    /// itself has no upper limit, so bound a delay that a server specifies.
     ///
     /// The worker that has leased the key calls `of` once for each transient failure. If a change adds the key again, the wait still ends early,
     /// unless the queue's backoff is [strict](flyball_workqueue::QueueBuilder::strict_backoff).

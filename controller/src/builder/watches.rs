@@ -29,8 +29,8 @@ where
     /// quick.
     ///
     /// If the mapper panics, the change is mapped again: the first wait is 100 ms, and each further wait is twice as long as the previous one, up to a
-    /// minute. Changes of other objects do not wait for these retries. A change is given up ten minutes after its first attempt. When its object is
-    /// deleted, a change that is older than the deletion is mapped once more, and then given up. At most the 16 newest changes of each object, and
+    /// minute. Changes of other objects do not wait for these retries. A change is given up ten minutes after its first attempt. If its object is
+    /// deleted by then, a change other than the deletion is mapped once more, and then given up. At most the 16 newest changes of each object, and
     /// 10 000 changes of a watch, are kept for a retry. [`RunReport::callback_panics`](crate::RunReport::callback_panics) counts the panics, and
     /// [`RunReport::mapper_failures`](crate::RunReport::mapper_failures) counts the changes that were never mapped.
     ///

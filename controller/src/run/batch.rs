@@ -118,7 +118,7 @@ impl<K: Key, G: Key> Batching<K, G> {
             // This loop dequeues Ready keys before an open batch is returned, so that a batch with a window of zero gets all Ready keys. A full or an
             // overdue batch is returned earlier, so that it need not wait until no key is Ready, which may never happen. A key that joins no batch
             // may be added again immediately, and could keep this loop running forever, so the number of such keys per pass is limited.
-            let (mut dropped, mut held_back) = (0, false);
+            let mut dropped = 0;
             while dropped < MAX_DROPPED {
                 if context.phase.has(RunPhase::Stopping) {
                     return None;
@@ -126,10 +126,7 @@ impl<K: Key, G: Key> Batching<K, G> {
                 if let Some(batch) = collected.overdue(context.runtime.now()) {
                     return Some(batch);
                 }
-                let Ok(lease) = context.queue.try_get() else {
-                    held_back = context.queue.has_ready();
-                    break;
-                };
+                let Ok(lease) = context.queue.try_get() else { break };
                 match self.put(context, &mut collected, lease) {
                     Put::Full(batch) => return Some(batch),
                     Put::Open => {}
@@ -138,10 +135,10 @@ impl<K: Key, G: Key> Batching<K, G> {
                 context.runtime.yield_now().await;
             }
             let now = context.runtime.now();
-            // If there are Ready keys that `try_get` does not return, they are held back by the cap or the rate of their group, or the queue is paused.
-            // Keys in open batches count toward a cap, so these batches must not wait. (The queue does not distinguish the three.)
-            let waits = !held_back && !context.is_draining();
-            if let Some(batch) = if waits { collected.due(now) } else { collected.oldest() } {
+            // Ready keys that `try_get` does not return, because of a lease limit or a rate of `Fair` or because the queue is paused, close no batch. Rejected:
+            // closing all open batches because their leases may be those that reach a limit. One group at its limit would then close the batches of all
+            // groups early, and the queue does not distinguish a limit from a rate, for whose tokens a batch can wait.
+            if let Some(batch) = if context.is_draining() { collected.oldest() } else { collected.due(now) } {
                 return Some(batch);
             }
             let taken = match collected.next_due() {

@@ -36,11 +36,9 @@ impl<K, G> BatchConfig<K, G> {
     /// Sets how long a batch that is not full waits for more keys, from its first key on. In a [drain](crate::ControllerConfig::drain_on_shutdown), and in
     /// a run that [stops when it is idle](crate::ControllerConfig::stop_when_idle) once all informers have stopped, no batch waits.
     ///
-    /// If a cap of [`Fair`](flyball_workqueue::Fair) holds Ready keys back when a worker begins to wait for more keys, open batches do not wait: their
-    /// keys count toward that cap, and perhaps the cap is reached only because of them. So while one group is at its cap, batches of other groups may
-    /// also be smaller. A [rate](flyball_workqueue::Fair::rate) that holds Ready keys back, or a paused queue, is treated in the same way, so with such a
-    /// backlog, batches do not wait. A key that the cap holds back only later wakes no worker: it may have to wait until the open batches are over, so set
-    /// `max_wait` to less than the longest acceptable latency.
+    /// Keys in open batches are leased, so they count toward a [lease limit](flyball_workqueue::Fair::max_leased) of `Fair`. A batch also waits if such a
+    /// limit, a [rate](flyball_workqueue::Fair::rate) or a [pause](flyball_workqueue::Queue::pause) holds back the keys that would fill it. So with
+    /// lease limits, which may be too low for a batch to ever be full, set `max_wait` to a small part of the duration of a reconcile, or leave it at zero.
     pub fn max_wait(self, max_wait: Duration) -> Self {
         Self { max_wait, ..self }
     }

@@ -1,7 +1,7 @@
 //! PURE. The changes at which a mapper panicked. The changes of an object are mapped again after a backoff of that object.
 //!
-//! A change is kept for a limited time, and the number of changes is limited, for each object and in total. A deletion limits the earlier changes of
-//! its object to one more attempt.
+//! A change is kept for a limited time, and the number of changes is limited, for each object and in total. While an object is deleted, the next attempt
+//! of each of its changes is the last one, except for deletions.
 //!
 //! # Invariants
 //! 1. `objects` and `order` contain the same objects, and `objects` maps each object to its key in `order`.
@@ -72,9 +72,6 @@ impl<OK: Clone + Eq + Hash, V> FailedChanges<OK, V> {
     ///
     /// If `Hash`, `Eq` or `Clone` of the key panics, the change is lost.
     pub(crate) fn add(&mut self, change: Change<OK, V>, now: Duration) -> VecDeque<FailedChange<OK, V>> {
-        if change.kind().is_deletion() {
-            self.end(change.key(), now);
-        }
         let retry_key = match self.objects.get(change.key()) {
             Some(retry_key) => *retry_key,
             None => {
@@ -103,12 +100,6 @@ impl<OK: Clone + Eq + Hash, V> FailedChanges<OK, V> {
         object.changes
     }
 
-    /// Limits the changes of a deleted object to one more attempt.
-    pub(crate) fn end(&mut self, key: &OK, now: Duration) {
-        let object = self.objects.get(key).and_then(|retry_key| self.order.get_mut(retry_key));
-        object.into_iter().flat_map(|object| &mut object.changes).for_each(|failed| failed.until = now);
-    }
-
     /// Removes and returns the first object that is due.
     pub(crate) fn take_due(&mut self, now: Duration) -> Option<FailedObject<OK, V>> {
         let first = *self.order.first_key_value()?.0;
@@ -130,18 +121,18 @@ impl<OK: Clone + Eq + Hash, V> FailedChanges<OK, V> {
     /// Updates `objects` and `len` for an object that was removed from `order`.
     fn take_out(&mut self, object: &FailedObject<OK, V>) {
         self.len -= object.changes.len();
-        if let Some(failed) = object.changes.front() {
-            panics::caught(|| self.objects.remove(failed.change.key()));
+        if let Some(key) = object.key() {
+            panics::caught(|| self.objects.remove(key));
         }
     }
 
     /// Puts an object back, and doubles its wait.
     pub(crate) fn put_back(&mut self, mut object: FailedObject<OK, V>, now: Duration) {
-        let Some(failed) = object.changes.front() else { return };
+        let Some(key) = object.key() else { return };
         let wait = object.wait.saturating_mul(2).min(WAITS[1]);
         self.tickets += 1;
         let retry_key = (now.saturating_add(wait), self.tickets);
-        panics::caught(|| self.objects.insert(failed.change.key().clone(), retry_key));
+        panics::caught(|| self.objects.insert(key.clone(), retry_key));
         object.wait = wait;
         self.len += object.changes.len();
         self.order.insert(retry_key, object);
@@ -149,13 +140,24 @@ impl<OK: Clone + Eq + Hash, V> FailedChanges<OK, V> {
 }
 
 impl<OK, V> FailedObject<OK, V> {
+    /// Returns the key of the object.
+    pub(crate) fn key(&self) -> Option<&OK> {
+        Some(self.changes.front()?.change.key())
+    }
+
     /// Maps each change again, and keeps those at which `maps` returns false. Returns the number of changes that are given up, because this was their
     /// last attempt.
-    pub(crate) fn remap(&mut self, now: Duration, maps: impl Fn(&Change<OK, V>) -> bool) -> usize {
+    pub(crate) fn remap(
+        &mut self,
+        now: Duration,
+        is_deleted: bool,
+        maps: impl Fn(&Change<OK, V>) -> bool,
+    ) -> usize {
         let mut given_up = 0;
         for failed in std::mem::take(&mut self.changes) {
+            let ends = now >= failed.until || (is_deleted && !failed.change.kind().is_deletion());
             match maps(&failed.change) {
-                false if now < failed.until => self.changes.push_back(failed),
+                false if !ends => self.changes.push_back(failed),
                 mapped => {
                     given_up += usize::from(!mapped);
                     discard(failed);
@@ -217,7 +219,7 @@ mod tests {
             let (mut failed, mut now) = (FailedChanges::new(), Duration::ZERO);
             let (mut added, mut mapped, mut given_up) = (0, 0, 0);
             for _ in 0..100 {
-                match below(6) {
+                match below(5) {
                     0..3 => {
                         let (key, object) = (below(4), Arc::new(()));
                         let change = match below(3) {
@@ -227,12 +229,14 @@ mod tests {
                         (added, given_up) = (added + 1, given_up + failed.add(change, now).len());
                         seen.insert("add");
                     }
-                    3 => failed.end(&below(4), now),
-                    4 => now += Duration::from_millis(below(200_000)),
+                    3 => now += Duration::from_millis(below(200_000)),
                     _ => {
                         while let Some(mut object) = failed.take_due(now) {
                             let (all, works) = (object.changes.len(), below(2) == 0);
-                            let lost = object.remap(now, |_| works);
+                            let is_deleted = below(4) == 0;
+                            let lost = object.remap(now, is_deleted, |_| works);
+                            let kept = |failed: &FailedChange<_, _>| failed.change.kind().is_deletion();
+                            assert!(!is_deleted || object.changes.iter().all(kept));
                             assert!(!works || lost == 0);
                             mapped += all - object.changes.len() - lost;
                             given_up += lost;
@@ -247,7 +251,7 @@ mod tests {
             }
             now += MAX_AGE + 2 * WAITS[1];
             while let Some(mut object) = failed.take_due(now) {
-                object.remap(now, |_| false);
+                object.remap(now, false, |_| false);
                 assert!(object.changes.is_empty(), "their time is over");
             }
         }
@@ -262,7 +266,7 @@ mod tests {
         (0..MAX_CHANGES).for_each(|key| assert_eq!(failed.add(change(key), Duration::ZERO).len(), 0));
         let mut now = SECOND;
         while let Some(mut object) = failed.take_due(now) {
-            object.remap(now, |_| false);
+            object.remap(now, false, |_| false);
             failed.put_back(object, now);
         }
         now += SECOND / 20;

@@ -4,7 +4,7 @@
 //! | guarded by | |
 //! |---|---|
 //! | `initial` | a lock, which is held only to set or to take the snapshot |
-//! | `failed` | a `watch` channel: the informer adds failed changes and deletions, at most [`MAX_CHANGES`] of each, and the run future takes them out. No user code runs under its lock |
+//! | `failed` | a `watch` channel: the informer adds failed changes, at most [`MAX_CHANGES`], and the run future takes them out. No user code runs under its lock |
 //! | `waiting` | the changes that the run future has taken out of `failed`, with a backoff for each object. `Hash`, `Eq` and `Clone` of keys run under its lock, which is never contended |
 
 use std::future::poll_fn;
@@ -14,7 +14,7 @@ use std::task::Poll;
 use std::time::Duration;
 
 use flyball_informer_cache::{Change, Informer, Snapshot};
-use flyball_sync::locks::{AtomicUsize, Mutex, Ordering};
+use flyball_sync::locks::Mutex;
 use tokio::sync::watch;
 
 use crate::report::ReportCounters;
@@ -35,10 +35,8 @@ pub(crate) struct Mapper<OK, V, M> {
     resync_every: Option<Duration>,
     /// The objects that existed when the watch started, until they are mapped.
     initial: Mutex<Option<Snapshot<OK, V>>>,
-    failed: watch::Sender<NewFailures<OK, V>>,
+    failed: watch::Sender<Vec<Change<OK, V>>>,
     waiting: AsyncMutex<FailedChanges<OK, V>>,
-    /// The number of changes in `waiting`, or more.
-    kept: AtomicUsize,
     counters: Arc<ReportCounters>,
 }
 
@@ -75,37 +73,6 @@ pub(crate) trait RetryMapping: Send + Sync {
     fn map_initial(self: Arc<Self>) -> BoxFuture<'static, ()>;
 }
 
-/// What the informer's thread passes to the run future, in order.
-struct NewFailures<OK, V> {
-    all: Vec<NewFailure<OK, V>>,
-    /// How many of them are deletions.
-    ended: usize,
-}
-
-enum NewFailure<OK, V> {
-    /// The mapper panicked at this change.
-    Change(Change<OK, V>),
-    /// The mapper did not panic at this deletion, but perhaps at earlier changes of the object.
-    Ended(Change<OK, V>),
-}
-
-impl<OK, V> NewFailures<OK, V> {
-    const NONE: Self = Self { all: Vec::new(), ended: 0 };
-
-    /// Adds a change or a deletion, unless there are too many of its kind: a relist may delete any number of objects, which must not take the place of
-    /// failed changes.
-    fn add(&mut self, new: &mut Option<NewFailure<OK, V>>) -> bool {
-        let ended = matches!(new, Some(NewFailure::Ended(_)));
-        let before = if ended { self.ended } else { self.all.len() - self.ended };
-        let added = new.is_some() && before < MAX_CHANGES;
-        if added {
-            self.ended += usize::from(ended);
-            self.all.extend(new.take());
-        }
-        added
-    }
-}
-
 impl<OK: Clone + Eq + Hash, V, M: Fn(&Change<OK, V>, bool)> Mapper<OK, V, M> {
     /// The second argument of `map` is `true` if an object is mapped because of a resync, and `false` if a change is mapped.
     pub(crate) fn new(
@@ -119,9 +86,8 @@ impl<OK: Clone + Eq + Hash, V, M: Fn(&Change<OK, V>, bool)> Mapper<OK, V, M> {
             informer,
             resync_every,
             initial: Mutex::new(None),
-            failed: watch::Sender::new(NewFailures::NONE),
+            failed: watch::Sender::new(Vec::new()),
             waiting: AsyncMutex::new(FailedChanges::new()),
-            kept: AtomicUsize::new(0),
             counters,
         }
     }
@@ -132,28 +98,23 @@ impl<OK: Clone + Eq + Hash, V, M: Fn(&Change<OK, V>, bool)> Mapper<OK, V, M> {
     }
 
     pub(crate) fn changed(&self, change: &Change<OK, V>) {
-        let mapped = self.maps(change, false);
-        if mapped && (!change.kind().is_deletion() || !self.keeps_changes()) {
+        if self.maps(change, false) {
             return;
         }
-        let new = if mapped { NewFailure::Ended } else { NewFailure::Change };
-        let mut new = panics::attempt(|| change.clone()).ok().map(new);
+        let mut new = panics::attempt(|| change.clone()).ok();
         let mut added = false;
         self.failed.send_if_modified(|failed| {
-            added = failed.add(&mut new);
+            added = new.is_some() && failed.len() < MAX_CHANGES;
+            if added {
+                failed.extend(new.take());
+            }
             added
         });
         discard(new);
         // If `Clone` of the key panics, too, or there are too many failed changes, the change is given up.
-        if !mapped && !added {
+        if !added {
             self.counters.mapper_failures.count();
         }
-    }
-
-    /// Returns whether there are failed changes.
-    fn keeps_changes(&self) -> bool {
-        // Ordering: Relaxed, because the lock of the channel orders this load after the store in `take_failed`, if the list was taken before.
-        !self.failed.borrow().all.is_empty() || self.kept.load(Ordering::Relaxed) > 0
     }
 
     fn maps(&self, change: &Change<OK, V>, resync: bool) -> bool {
@@ -176,7 +137,8 @@ impl<T> Drop for DiscardOnDrop<T> {
 
 impl<OK, V, M> Mapper<OK, V, M>
 where
-    OK: Clone + Eq + Hash,
+    OK: Clone + Eq + Hash + Send + Sync + 'static,
+    V: Send + Sync + 'static,
     M: Fn(&Change<OK, V>, bool),
 {
     /// Calls `act` with the waiting changes. Only the run future calls this method, and never recursively, so `try_lock` succeeds.
@@ -184,31 +146,15 @@ where
         Some(act(&mut *self.waiting.try_lock().ok()?))
     }
 
-    /// Sets `kept`. Called when all failed changes that the run future has taken out of `failed` are mapped, given up, or in `waiting`.
-    fn update_kept(&self) {
-        let kept = self.waiting(|waiting| waiting.len()).unwrap_or_default();
-        // Ordering: Relaxed, because the number publishes no other memory.
-        self.kept.store(kept, Ordering::Relaxed);
-    }
-
     /// Moves new failed changes from `failed` to `waiting`; they are mapped again after a wait.
     fn take_failed(&self, now: Duration) {
         let mut taken = Vec::new();
         self.failed.send_if_modified(|failed| {
-            taken = std::mem::replace(failed, NewFailures::NONE).all;
-            // Ordering: Relaxed, because the lock of the channel orders this store before a load that follows a look at the empty list.
-            self.kept.fetch_add(taken.len(), Ordering::Relaxed);
+            taken = std::mem::take(failed);
             false
         });
-        for new in taken {
-            let failed = matches!(new, NewFailure::Change(_));
-            let added = panics::attempt(|| match new {
-                NewFailure::Change(change) => self.waiting(|waiting| waiting.add(change, now)),
-                NewFailure::Ended(change) => {
-                    self.waiting(|waiting| waiting.end(change.key(), now));
-                    None
-                }
-            });
+        for change in taken {
+            let added = panics::attempt(|| self.waiting(|waiting| waiting.add(change, now)));
             match added {
                 Ok(given_up) => {
                     let given_up = given_up.unwrap_or_default();
@@ -218,15 +164,17 @@ where
                 Err(_) => {
                     self.counters.callback_panics.count();
                     // `Hash`, `Eq` or `Clone` of the key has panicked, so the change is given up.
-                    self.given_up(usize::from(failed));
+                    self.given_up(1);
                 }
             }
         }
-        self.update_kept();
     }
 
     fn remap(&self, mut failed: FailedObject<OK, V>, now: Duration) {
-        self.given_up(failed.remap(now, |change| self.maps(change, false)));
+        // If the lookup panics, in `Hash` or `Eq` of the key or in the drop of the object, the object counts as stored.
+        let is_stored = |key: &OK| panics::caught(|| self.informer.store().get(key).is_some());
+        let is_deleted = failed.key().is_some_and(|key| is_stored(key) == Some(false));
+        self.given_up(failed.remap(now, is_deleted, |change| self.maps(change, false)));
         self.waiting(|waiting| waiting.put_back(failed, now));
     }
 
@@ -248,9 +196,7 @@ where
 
     fn remap_due(&self, now: Duration) -> bool {
         let due = self.waiting(|waiting| waiting.take_due(now)).flatten();
-        let due = due.map(|failed| self.remap(failed, now)).is_some();
-        self.update_kept();
-        due
+        due.map(|failed| self.remap(failed, now)).is_some()
     }
 
     fn retry_keys(&self, now: Duration) -> Vec<RetryKey> {
@@ -261,7 +207,6 @@ where
     fn remap_object(&self, retry_key: RetryKey, now: Duration) {
         let object = self.waiting(|waiting| waiting.take(retry_key)).flatten();
         object.into_iter().for_each(|failed| self.remap(failed, now));
-        self.update_kept();
     }
 
     fn pending(&self, now: Duration) -> usize {
@@ -272,7 +217,7 @@ where
     fn failed(&self) -> BoxFuture<'static, ()> {
         let mut changes = self.failed.subscribe();
         // The new receiver is not notified of changes that are already in the channel.
-        let there = !self.failed.borrow().all.is_empty();
+        let there = !self.failed.borrow().is_empty();
         Box::pin(async move {
             if !there {
                 // The wait cannot fail, because the mapper holds the sender.
@@ -330,8 +275,8 @@ impl<OK, V, M> Drop for Mapper<OK, V, M> {
         discard(initial);
         // A panic in one drop must affect neither the other drops nor the caller.
         discard(self.map.take());
-        let failed = self.failed.send_replace(NewFailures::NONE);
-        failed.all.into_iter().for_each(discard);
+        let failed = self.failed.send_replace(Vec::new());
+        failed.into_iter().for_each(discard);
     }
 }
 

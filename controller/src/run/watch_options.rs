@@ -54,7 +54,8 @@ impl<OK, V, K: Key, O: Order<K>, L, T> WatchOptions<OK, V, K, O, L, T> {
     }
 
     /// Adds each key by a call of `add`, which can add the key with a delay, debounced, or with its own priority, for example. `add` is also called
-    /// for initial objects: see [`Change::is_initial`]. A panic in `add` is treated like a panic in the mapper.
+    /// for initial objects: see [`Change::is_initial`]. The watch's [`priority`](WatchOptions::priority) and
+    /// [`initial_priority`](WatchOptions::initial_priority) then have no effect. A panic in `add` is treated like a panic in the mapper.
     ///
     /// # Examples
     /// After a burst of changes, reconciles the pod as soon as it has not changed for 100 ms. While the burst lasts, reconciles the pod once per
@@ -91,9 +92,10 @@ impl<OK, V, K: Key, O: Order<K>, L, T> WatchOptions<OK, V, K, O, L, T> {
     ///
     /// Each object is mapped as an [initial](Change::is_initial) addition, as when a controller starts, and the [`filter`](Self::filter) applies. Its
     /// keys are added behind all others. Only keys that the queue does not hold are added, so a resync neither changes a key's priority nor ends its
-    /// backoff nor makes it dirty. In a queue with [priorities](Priority) the keys of a resync get the lowest priority. In a [`Fifo`] queue they go
-    /// to the tail, and in a [`Fair`](flyball_workqueue::Fair) queue to the tail of their group. A resync does not call [`add_with`](Self::add_with).
-    /// If other code adds a key at the same time, both adds coalesce like any other adds.
+    /// backoff nor makes it dirty. In a queue with [priorities](Priority) the keys of a resync get the lowest priority, also for their retries and
+    /// requeues, until they have left the queue. In a [`Fifo`] queue they go to the tail, and in a [`Fair`](flyball_workqueue::Fair) queue to the tail
+    /// of their group. A resync does not call [`add_with`](Self::add_with). If other code adds a key at the same time, both adds coalesce like any
+    /// other adds.
     ///
     /// The first period starts when the controller starts to map changes. The objects are spread over the period, by a hash of their keys: in each
     /// 64th of the period, about a 64th of the objects is mapped. So the load is even, although all objects were listed at the same time. If a part of
@@ -134,7 +136,8 @@ impl<OK, V, K: Key, L, T> WatchOptions<OK, V, K, Priority, L, T> {
         self
     }
 
-    /// Adds the keys of initial objects with this priority, no matter whether the first list is published before the run or during it.
+    /// Adds the keys of initial objects with this priority, no matter whether the first list is published before the run or during it. For a
+    /// key that was not in the queue, it also applies to retries and requeues, until the key has left the queue.
     ///
     /// With a priority below 0, objects that change after the start are reconciled before the objects of the first list. Keys of the first list
     /// do not starve, because each priority gets its [share](flyball_workqueue::Priority::share) of the dequeued keys.

@@ -196,7 +196,7 @@ where
             || self.call(|| lease.num_requeues()).unwrap_or_default() > 0 && !self.queue.is_shutting_down();
         let most = self.config.settings.max_failing_in_flight.filter(|_| limited());
         let Some(most) = most else { return Some((lease, None)) };
-        match self.failing.begin(most) {
+        match self.failing.begin(most, self.runtime.now()) {
             Ok(failing) => Some((lease, Some(failing))),
             Err(wait) => {
                 // The failures of the key stay as they are.

@@ -348,3 +348,35 @@ async fn the_limit_of_failing_keys_applies_although_all_informers_have_stopped()
         .unwrap();
     assert_eq!((report.reconciles, report.errors, most.load(Ordering::SeqCst)), (12, 6, 1));
 }
+
+/// However many keys fail, and however fast they end, only a bounded number of those beyond the limit is dequeued per second.
+#[tokio::test(start_paused = true)]
+async fn failing_keys_beyond_the_limit_are_rarely_dequeued() {
+    const KEYS: u32 = 20_000;
+    let backoff = Exponential::new(SECOND..=3_600 * SECOND);
+    let queue = Queue::builder().timer(TokioTimer::current()).limiter(backoff).build();
+    (0..KEYS).for_each(|key| _ = queue.add_rate_limited(key));
+    let dequeued = Arc::new(AtomicUsize::new(0));
+    let counted = dequeued.clone();
+    let config =
+        ControllerConfig { max_failing_in_flight: Some(1), workers: 2.into(), ..ControllerConfig::default() };
+    let report = Controller::new(queue)
+        .with_config(config)
+        .filter_keys(move |_| {
+            counted.fetch_add(1, Ordering::Relaxed);
+            true
+        })
+        .graceful_shutdown_on(sleep(61 * SECOND))
+        .run(|_, _| async {
+            sleep(SECOND / 100).await;
+            Err::<Action, _>("no luck")
+        })
+        .await
+        .unwrap();
+    // All of them once, then one per millisecond, and those that were reconciled.
+    let (dequeued, failed) = (dequeued.load(Ordering::Relaxed), report.errors as usize);
+    assert!(
+        failed > 2_000 && dequeued <= KEYS as usize + 61_000 + failed,
+        "{dequeued} dequeued, {failed} failed"
+    );
+}

@@ -2,6 +2,7 @@
 
 use std::future::pending;
 use std::hash::{Hash, Hasher};
+use std::num::NonZeroU32;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::time::Duration;
@@ -11,9 +12,9 @@ use flyball_controller::{
     Action, BatchConfig, Controller, ControllerConfig, ControllerMetrics, FailureClass, ReconcileError,
     ReconcileOutcome, RunError,
 };
-use flyball_ratelimit::Exponential;
+use flyball_ratelimit::{Exponential, Quota};
 use flyball_sync::{ManualTimer, TokioTimer};
-use flyball_workqueue::{Fifo, KeyState, Queue};
+use flyball_workqueue::{Fair, Fifo, KeyState, Queue};
 use testkit::panicking::{PanicSwitch, PanickingKey, Point};
 use tokio::sync::oneshot;
 use tokio::time::{Instant, sleep, timeout};
@@ -543,8 +544,7 @@ async fn stop_when_idle_ends_after_a_key_without_a_batch() {
         let things = crate::support::HistorySource::new().informer();
         let backoff = Exponential::new(SECOND..=60 * SECOND);
         let queue = Queue::builder().limiter(backoff).timer(TokioTimer::current());
-        let queue: crate::support::Keys =
-            queue.give_up_after(std::num::NonZeroU32::new(1).unwrap(), |_, _| {}).build();
+        let queue: crate::support::Keys = queue.give_up_after(NonZeroU32::new(1).unwrap(), |_, _| {}).build();
         let controller = Controller::new(queue.clone()).watches(&things, |change| *change.key());
         let controller = controller
             .filter_keys(move |_| mine)
@@ -714,82 +714,73 @@ async fn an_aborted_finally_affects_its_key_alone() {
     assert_eq!((report.reconciles, report.failures(), report.leftovers.leased), (3, 0, vec![0]));
 }
 
-/// Keys in an open batch count toward the cap of their group. The batch does not wait for keys that the cap holds back.
+/// Keys that a lease limit, a rate or a pause holds back, and keys of a suspended group, do not close a batch: it waits for its window.
 #[test]
-fn closes_batches_that_a_cap_blocks() {
-    let mut sim = Simulation::new(1);
-    let order = flyball_workqueue::Fair::by_group(|_: &u32| ()).max_leased(|_| 2);
-    let queue =
-        Queue::builder().order(order).limiter(Exponential::new(SECOND..=SECOND)).timer(sim.timer()).build();
-    (0..10).for_each(|key| _ = queue.add(key));
-    let log = Log::new();
-    let own_log = log.clone();
-    sim.run_batches(
-        Controller::new(queue.clone()),
-        BatchConfig::new(10).max_wait(60 * SECOND),
-        move |keys, _| {
+fn keys_that_are_held_back_close_no_batch() {
+    let seconds = |mut sim: Simulation, order: Fair<u32, bool>, pauses: bool| {
+        let backoff = Exponential::new(SECOND..=SECOND);
+        let queue = Queue::builder().order(order).limiter(backoff).timer(sim.timer()).build();
+        // Key 0 is in the group `true`.
+        _ = queue.add_many(0..20);
+        let (log, time) = (Log::new(), sim.time());
+        let own_log = log.clone();
+        let batches = BatchConfig::new(10).max_wait(5 * SECOND);
+        sim.run_batches(Controller::new(queue.clone()), batches, move |keys: Vec<u32>, _| {
+            own_log.note((time.now().get() / 1_000_000_000, keys.len()));
             let results = well(&keys);
-            own_log.note(keys);
             async move { Ok::<_, String>(results) }
-        },
-    );
-    sim.run_until_stalled();
-    assert_eq!(log.take(), [[0, 1], [2, 3], [4, 5], [6, 7]], "the last two keys wait for more keys");
-    sim.advance(60 * SECOND);
-    assert_eq!(log.take(), [[8, 9]]);
+        });
+        if pauses {
+            sim.run_until_stalled();
+            _ = queue.add_many(20..23);
+            sim.run_until_stalled();
+            queue.pause();
+            _ = queue.add_many(30..33);
+            sim.advance(SECOND);
+            queue.resume();
+        }
+        sim.advance(9 * SECOND);
+        log.take()
+    };
+    let fair = || Fair::by_group(|key: &u32| *key == 0);
+    let one = Quota::per_second(NonZeroU32::MIN);
+    let limited = seconds(Simulation::new(2), fair().max_leased(|_| 2), false);
+    assert_eq!(limited, [(5, 3)], "the keys of both groups");
+    let rated = seconds(Simulation::new(2), fair().rate(move |_| Some(one)), false);
+    assert_eq!(rated, [(5, 7)], "key 0, and one key of the other group per second");
+    let suspended =
+        seconds(Simulation::new(2), fair().max_leased(|zero| if *zero { 0 } else { u32::MAX }), false);
+    assert_eq!(suspended, [(0, 10), (5, 9)]);
+    let paused = seconds(Simulation::new(2), fair(), true);
+    assert_eq!(paused, [(0, 10), (0, 10), (5, 6)]);
 }
 
-/// A worker that waits for more keys is not woken by a key that a cap holds back. That key waits for the end of the window, and no longer.
-#[test]
-fn a_key_that_a_cap_holds_back_waits_for_the_window_at_most() {
-    let mut sim = Simulation::new(2);
-    let order = flyball_workqueue::Fair::by_group(|_: &u32| ()).max_leased(|_| 2);
-    let queue =
-        Queue::builder().order(order).limiter(Exponential::new(SECOND..=SECOND)).timer(sim.timer()).build();
-    let (log, time) = (Log::new(), sim.time());
-    let own_log = log.clone();
-    sim.run_batches(
-        Controller::new(queue.clone()),
-        BatchConfig::new(10).max_wait(60 * SECOND),
-        move |keys: Vec<u32>, _| {
-            let results = well(&keys);
-            own_log.note((time.now().get() / 1_000_000_000, keys));
-            async move { Ok::<_, String>(results) }
-        },
-    );
-    for key in 0..4 {
-        sim.advance(SECOND);
-        queue.add(key).unwrap();
+/// Other code shuts the queue down while a batch is open and keys are held back. The batches then wait no longer.
+#[tokio::test(start_paused = true)]
+async fn a_shutdown_from_elsewhere_closes_batches_although_keys_are_held_back() {
+    for pauses in [false, true] {
+        let order = Fair::by_group(|_: &u32| ()).max_leased(|_| 2);
+        let backoff = Exponential::new(SECOND..=SECOND);
+        let queue = Queue::builder().order(order).limiter(backoff).timer(TokioTimer::current()).build();
+        _ = queue.add_many(0..7);
+        let (log, begin) = (Log::new(), Instant::now());
+        let own_log = log.clone();
+        let batches = BatchConfig::new(5).max_wait(3_600 * SECOND);
+        let running =
+            tokio::spawn(Controller::new(queue.clone()).run_batches(batches, move |keys: Vec<u32>, _| {
+                let results = well(&keys);
+                own_log.note((begin.elapsed().as_secs(), keys));
+                async move { Ok::<_, String>(results) }
+            }));
+        sleep(SECOND).await;
+        if pauses {
+            queue.pause();
+        }
+        queue.shut_down();
+        sleep(SECOND).await;
+        queue.resume();
+        assert_eq!(left(&running.await.unwrap().unwrap()), 0);
+        let at = if pauses { 2 } else { 1 };
+        assert_eq!(log.take(), [(1, vec![0, 1]), (at, vec![2, 3]), (at, vec![4, 5]), (at, vec![6])]);
     }
-    sim.advance(60 * SECOND);
-    assert_eq!(log.take(), [(61, vec![0, 1])]);
-    sim.advance(60 * SECOND);
-    assert_eq!(log.take(), [(121, vec![2, 3])]);
-}
-
-/// Keys of a suspended group are not handed out, and do not close open batches early.
-#[test]
-fn a_suspended_group_closes_no_batch() {
-    let mut sim = Simulation::new(1);
-    let order = flyball_workqueue::Fair::by_group(|key: &u32| *key == 0)
-        .max_leased(|zero| if *zero { 0 } else { u32::MAX });
-    let queue =
-        Queue::builder().order(order).limiter(Exponential::new(SECOND..=SECOND)).timer(sim.timer()).build();
-    _ = queue.add_many([0, 1, 2]);
-    let log = Log::new();
-    let own_log = log.clone();
-    sim.run_batches(
-        Controller::new(queue.clone()),
-        BatchConfig::new(10).max_wait(60 * SECOND),
-        move |keys, _| {
-            let results = well(&keys);
-            own_log.note(keys);
-            async move { Ok::<_, String>(results) }
-        },
-    );
-    sim.advance(59 * SECOND);
-    assert!(log.take().is_empty(), "the batch waits until its window is over");
-    queue.add(3).unwrap();
-    sim.advance(SECOND);
-    assert_eq!(log.take(), [[1, 2, 3]]);
 }

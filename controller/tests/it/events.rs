@@ -547,8 +547,38 @@ async fn a_deletion_ends_the_retries_of_earlier_changes() {
     assert_eq!(running.await.unwrap().unwrap().mapper_failures, 3);
 }
 
-/// While a change waits for its retry, each deletion is passed to the run, because it may end retries. Many deletions at once must not take the place
-/// of a change at which the mapper panics.
+/// A deletion also ends the retries if more objects are deleted with it than changes are kept.
+#[tokio::test(start_paused = true)]
+async fn a_deletion_among_many_ends_the_retries_of_earlier_changes() {
+    const OBJECTS: u32 = 12_000;
+    let things = HistorySource::new().informer();
+    things.synced().await.unwrap();
+    let calls = Log::new();
+    let own_calls = calls.clone();
+    let running = tokio::spawn(
+        Controller::new(queue())
+            .watches(&things, move |change| {
+                let key = *change.key();
+                if key % 100 == 0 && !change.kind().is_deletion() {
+                    own_calls.note(key);
+                    panic_quietly("each hundredth object, except at its deletion");
+                }
+                key
+            })
+            .graceful_shutdown_on(sleep(1_000 * SECOND))
+            .run(|_, _| async { Ok::<_, String>(Action::await_change()) }),
+    );
+    run_until_pending().await;
+    things.writer().replace((0..OBJECTS).map(|key| written(key, 1, 0)), Version::new(1));
+    sleep(60 * SECOND).await;
+    calls.take();
+    things.writer().replace([], Version::new(2));
+    sleep(500 * SECOND).await;
+    assert_eq!(calls.take().len(), 120, "each change once more");
+    assert_eq!(running.await.unwrap().unwrap().mapper_failures, 120);
+}
+
+/// Many deletions at once do not take the place of a change at which the mapper panics.
 #[tokio::test(start_paused = true)]
 async fn many_deletions_replace_no_failed_change() {
     const OBJECTS: u32 = 12_000;
