@@ -7,14 +7,14 @@ use kube::core::Status;
 use serde::{Serialize, Serializer};
 use serde_json::{Value, json};
 
-use crate::request::{RecordedRequest, Representation};
-use crate::request_matcher::Verb;
+use crate::request::{RecordedRequest, Representation, Verb};
 use crate::state::delete::Deleted;
 use crate::state::kind::Kind;
 use crate::state::list::Page;
 use crate::state::patch::parse;
 use crate::state::update::Updated;
-use crate::state::{State, metadata, options, status_error};
+use crate::state::{State, metadata, options};
+use crate::status_error;
 
 /// A response.
 #[derive(Debug)]
@@ -92,7 +92,10 @@ impl State {
                 Deleted::Removed(last) => {
                     let uid = metadata::text(&last, "uid").unwrap_or_default();
                     let kind = self.kind(kind_id);
-                    Answer::Whole(200, said(&status_error::deleted(kind, metadata::name(&last), uid)))
+                    Answer::Whole(
+                        200,
+                        said(&status_error::deleted(&kind.resource, metadata::name(&last), uid)),
+                    )
                 }
             },
             Verb::DeleteCollection => {

@@ -7,9 +7,10 @@ use kube::core::Status;
 use serde_json::Value;
 
 use crate::request::RecordedRequest;
-use crate::state::apply::Managers;
+use crate::state::apply::managers::Managers;
 use crate::state::update::SERVER_FIELDS;
-use crate::state::{State, metadata, status_error, validation};
+use crate::state::{State, metadata, validation};
+use crate::status_error;
 
 impl State {
     /// Creates an object. `managers` is set only for an apply, and contains the managers of the object's fields.
@@ -39,7 +40,7 @@ impl State {
         let kind = self.kind(kind_id);
         let key = kind.key_of(&object);
         if self.objects(kind_id).contains_key(&key) {
-            return Err(status_error::already_exists(kind, &name));
+            return Err(status_error::already_exists(&kind.resource, &name));
         }
         for field in SERVER_FIELDS {
             metadata::of(&mut object).remove(field);
@@ -50,7 +51,7 @@ impl State {
             fields.remove("status");
             fields.extend(kind.initial_status().map(|status| ("status".to_owned(), status)));
         }
-        metadata::set_managers(&mut object, &managers.unwrap_or_default());
+        managers.unwrap_or_default().set_in(&mut object);
         metadata::normalize(&mut object);
         self.init_metadata(kind_id, &mut object, now);
         Ok(self.commit(kind_id, key, Some(object)))

@@ -2,7 +2,7 @@
 
 mod built_in;
 pub(crate) mod field_rules;
-mod names;
+pub(crate) mod names;
 
 use std::collections::BTreeMap;
 
@@ -10,11 +10,13 @@ use kube::core::{ApiResource, Status};
 use serde_json::Value;
 
 use self::built_in::BuiltIn;
-pub(crate) use self::names::NameRule;
+use self::names::NameRule;
 use crate::request::RecordedRequest;
-use crate::state::apply::FieldSet;
+use crate::state::field_set::FieldSet;
 use crate::state::metadata;
-use crate::state::status_error;
+use crate::status_error;
+
+const CLEANUP: &str = "customresourcecleanup.apiextensions.k8s.io";
 
 /// A registered kind.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -47,12 +49,12 @@ impl Kind {
 
     /// Returns the resource name as messages show it, such as `deployments.apps`.
     pub(crate) fn title(&self) -> String {
-        qualified(&self.resource.plural, &self.resource.group)
+        status_error::title(&self.resource)
     }
 
     /// Returns the kind name as messages show it, such as `Deployment.apps`.
     pub(crate) fn qualified_kind(&self) -> String {
-        qualified(&self.resource.kind, &self.resource.group)
+        status_error::qualified_kind(&self.resource)
     }
 
     fn is(&self, kinds: BuiltIn) -> bool {
@@ -142,6 +144,11 @@ impl Kind {
 
     pub(crate) fn is_definition(&self) -> bool {
         self.resource.group == "apiextensions.k8s.io" && self.resource.plural == "customresourcedefinitions"
+    }
+
+    /// Returns the finalizer that a deletion adds: that of a definition keeps it until its objects are deleted.
+    pub(crate) fn deletion_finalizer(&self) -> Option<&'static str> {
+        self.is_definition().then_some(CLEANUP)
     }
 
     /// Returns the status that the server sets in a new object.
@@ -252,8 +259,4 @@ impl Kind {
             Some(_) => Err(status_error::no_such_path()),
         }
     }
-}
-
-fn qualified(name: &str, group: &str) -> String {
-    if group.is_empty() { name.to_owned() } else { format!("{name}.{group}") }
 }

@@ -4,8 +4,6 @@ use std::sync::Arc;
 
 use serde_json::{Map, Value, json};
 
-use crate::state::apply::Managers;
-
 /// Returns the string in this field of the metadata; an empty string counts as missing.
 pub(crate) fn text<'a>(object: &'a Value, field: &str) -> Option<&'a str> {
     object.get("metadata")?.get(field)?.as_str().filter(|text| !text.is_empty())
@@ -73,14 +71,6 @@ pub(crate) fn has_managers(object: &Value) -> bool {
 /// Removes `managedFields` and returns its value.
 pub(crate) fn take_managers(object: &mut Value) -> Option<Value> {
     of(object).remove("managedFields")
-}
-
-/// Sets `managedFields`, or removes it if `managers` is empty.
-pub(crate) fn set_managers(object: &mut Value, managers: &Managers) {
-    take_managers(object);
-    if !managers.is_empty() {
-        set(object, "managedFields", managers.to_json());
-    }
 }
 
 pub(crate) fn references(object: &Value) -> &[Value] {

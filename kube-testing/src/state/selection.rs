@@ -7,7 +7,7 @@ use crate::request::RecordedRequest;
 use crate::state::kind::Kind;
 use crate::state::label_selector::LabelSelector;
 use crate::state::metadata;
-use crate::state::status_error;
+use crate::status_error;
 
 /// The objects that a list or a watch selects.
 #[derive(Debug, Clone)]

@@ -6,11 +6,11 @@ use jiff::Timestamp;
 use kube::core::Status;
 use serde_json::Value;
 
-use crate::request::RecordedRequest;
-use crate::request_matcher::Verb;
-use crate::state::apply::{Managers, Writer};
+use crate::request::{RecordedRequest, Verb};
+use crate::state::apply::managers::{Managers, Writer};
 use crate::state::kind::Kind;
-use crate::state::{State, metadata, status_error, validation};
+use crate::state::{State, metadata, validation};
+use crate::status_error;
 
 /// Metadata fields that clients cannot write.
 pub(crate) const SERVER_FIELDS: [&str; 6] =
@@ -81,7 +81,7 @@ impl State {
             let added: Vec<_> =
                 metadata::finalizers(&after).into_iter().filter(|new| !held.contains(new)).collect();
             if !added.is_empty() {
-                return Err(status_error::late_finalizers(kind, name, &added));
+                return Err(status_error::late_finalizers(&kind.resource, name, &added));
             }
         }
         for field in SERVER_FIELDS.into_iter().chain(["name", "namespace", "resourceVersion"]) {
@@ -101,7 +101,7 @@ impl State {
                 return Ok(before);
             }
         }
-        metadata::set_managers(&mut after, &managers);
+        managers.set_in(&mut after);
         let key = kind.key_of(&before);
         if metadata::is_terminating(&after)
             && !metadata::has_finalizers(&after)
@@ -133,7 +133,7 @@ impl State {
                 kind.store_types(&mut object);
                 if metadata::has_managers(&before) {
                     let managers = self.managers_after(kind, &kind.resource.version, &before, &object, None);
-                    metadata::set_managers(&mut object, &managers);
+                    managers.set_in(&mut object);
                 }
                 if kind.is_new_generation(&before, &object) {
                     metadata::raise_generation(&mut object);
@@ -180,22 +180,24 @@ fn check_version(
              Precondition failed: UID in precondition: {given}, UID in object meta: {uid}",
             kind.storage_key(before)
         );
-        return Err(status_error::conflict(&kind.title(), kind, name, &why));
+        return Err(status_error::conflict(&kind.title(), &kind.resource, name, &why));
     }
     match metadata::text(object, "resourceVersion") {
-        None if !kind.allows_unconditional_update() => Err(status_error::version_required(kind, name)),
+        None if !kind.allows_unconditional_update() => {
+            Err(status_error::version_required(&kind.resource, name))
+        }
         Some(given) if given.parse::<u64>().is_err() => {
             let problem =
                 format!("Invalid value: {given:?}: strconv.ParseUint: parsing {given:?}: invalid syntax");
-            Err(status_error::invalid(kind, name, &[("metadata.resourceVersion", problem)]))
+            Err(status_error::invalid(&kind.resource, name, &[("metadata.resourceVersion", problem)]))
         }
         Some(_) if metadata::version(object) != metadata::version(before) => {
-            Err(status_error::modified(kind, name))
+            Err(status_error::modified(&kind.resource, name))
         }
         _ => match other_uid {
             Some(given) => {
                 let why = format!("Invalid value: {given:?}: field is immutable");
-                Err(status_error::invalid(kind, name, &[("metadata.uid", why)]))
+                Err(status_error::invalid(&kind.resource, name, &[("metadata.uid", why)]))
             }
             None => Ok(()),
         },

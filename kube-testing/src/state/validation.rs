@@ -5,7 +5,8 @@ use serde_json::Value;
 
 use crate::state::kind::Kind;
 use crate::state::label_selector::{is_key, is_name};
-use crate::state::{metadata, status_error};
+use crate::state::metadata;
+use crate::status_error;
 
 /// Invalid fields, and the error of each.
 type Wrong = Vec<(String, String)>;
@@ -49,7 +50,7 @@ pub(crate) fn check_update(kind: &Kind, object: &Value) -> Result<(), Box<Status
 }
 
 fn end(kind: &Kind, name: &str, wrong: &Wrong) -> Result<(), Box<Status>> {
-    if wrong.is_empty() { Ok(()) } else { Err(status_error::invalid(kind, name, wrong)) }
+    if wrong.is_empty() { Ok(()) } else { Err(status_error::invalid(&kind.resource, name, wrong)) }
 }
 
 fn is_finalizer(kind: &Kind, finalizer: &str) -> bool {
