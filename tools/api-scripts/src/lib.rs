@@ -84,6 +84,7 @@ macro_rules! each {
             selectors::each_kind_has_its_fields,
             selectors::fields_that_a_kind_has_not_are_refused,
             selectors::labels_select,
+            selectors::special_characters_in_values_of_fields_are_escaped,
             statuses::a_custom_kind_without_the_subresource_has_no_status_apart,
             statuses::a_status_write_changes_only_the_status,
             statuses::generations_rise_with_the_spec,
