@@ -2,6 +2,16 @@
 
 use kube::core::response::{StatusCause, StatusDetails, reason};
 use kube::core::{ApiResource, Status};
+use serde_json::{Value, json};
+
+/// Returns a status as a response or an event contains it.
+pub(crate) fn body(status: &Status) -> Value {
+    let mut body = json!({"kind": "Status", "apiVersion": "v1", "metadata": {}});
+    if let (Some(body), Ok(Value::Object(status))) = (body.as_object_mut(), serde_json::to_value(status)) {
+        body.extend(status);
+    }
+    body
+}
 
 fn failure(code: u16, reason: &str, message: &str) -> Status {
     Status::failure(message, reason).with_code(code)

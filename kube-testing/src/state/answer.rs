@@ -38,7 +38,7 @@ impl Answer {
     pub(crate) fn error(status: &Status) -> Self {
         // As on a real server, the header repeats what the body says.
         let retry_after = status.details.as_ref().map_or(0, |details| details.retry_after_seconds);
-        Self::Failed(status.code, said(status), retry_after)
+        Self::Failed(status.code, bytes(&status_error::body(status)), retry_after)
     }
 }
 
@@ -94,7 +94,11 @@ impl State {
                     let kind = self.kind(kind_id);
                     Answer::Whole(
                         200,
-                        said(&status_error::deleted(&kind.resource, metadata::name(&last), uid)),
+                        bytes(&status_error::body(&status_error::deleted(
+                            &kind.resource,
+                            metadata::name(&last),
+                            uid,
+                        ))),
                     )
                 }
             },
@@ -166,15 +170,6 @@ impl Serialize for Untyped<'_> {
         let fields = self.0.as_object().into_iter().flatten();
         serializer.collect_map(fields.filter(|(name, _)| *name != "kind" && *name != "apiVersion"))
     }
-}
-
-/// Returns a status as the body of a response.
-fn said(status: &Status) -> Vec<u8> {
-    let mut body = json!({"kind": "Status", "apiVersion": "v1", "metadata": {}});
-    if let (Some(body), Ok(Value::Object(status))) = (body.as_object_mut(), serde_json::to_value(status)) {
-        body.extend(status);
-    }
-    bytes(&body)
 }
 
 fn bytes(body: &impl Serialize) -> Vec<u8> {

@@ -27,12 +27,15 @@ impl State {
         let from = request.number("resourceVersion")?.unwrap_or(0);
         check_match(request)?;
         let all_first = request.flag("sendInitialEvents");
+        let none_first = !all_first && request.query_param("sendInitialEvents").is_some();
         let bookmarks = request.flag("allowWatchBookmarks");
         let mut first = VecDeque::new();
         let mut sent = from;
         if all_first && from > self.version {
             // The error is sent as the first event, like the error for a version that is too old in the last branch below.
             first.push_back(Event::Error(status_error::too_large(from, self.version)));
+        } else if none_first && from == 0 {
+            sent = self.version;
         } else if all_first || from == 0 {
             let objects = self.objects(kind_id).values().filter(|object| selection.matches(object));
             first.extend(objects.cloned().map(Event::Added));
@@ -123,7 +126,7 @@ impl State {
                 }
                 json!({"type": "BOOKMARK", "object": bookmark})
             }
-            Event::Error(status) => json!({"type": "ERROR", "object": status}),
+            Event::Error(status) => json!({"type": "ERROR", "object": status_error::body(status)}),
         };
         let mut line = line.to_string().into_bytes();
         line.push(b'\n');

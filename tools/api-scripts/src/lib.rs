@@ -92,6 +92,7 @@ macro_rules! each {
             statuses::some_kinds_have_no_generation,
             watches::a_watch_sends_what_follows_its_version,
             watches::a_watch_without_a_version_begins_with_what_exists,
+            watches::a_watch_without_initial_events_begins_with_the_next_change,
             watches::initial_events_end_with_a_bookmark,
             watches::a_version_that_is_not_reached_yet_is_an_error_or_awaited,
             watches::metadata_is_watched,
