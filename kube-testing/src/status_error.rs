@@ -56,6 +56,13 @@ pub(crate) fn not_registered(plural: &str) -> Box<Status> {
     failure(404, reason::NOT_FOUND, &message).boxed()
 }
 
+/// The error for a path with a namespace of a kind that has none, or without one of a kind that has one.
+pub(crate) fn other_scope(plural: &str, namespaced: bool) -> Box<Status> {
+    let scope = if namespaced { "are in a namespace" } else { "are in no namespace" };
+    let message = format!("the server could not find the requested resource: {plural} {scope}");
+    failure(404, reason::NOT_FOUND, &message).boxed()
+}
+
 pub(crate) fn no_such_method() -> Box<Status> {
     let message = "the server does not allow this method on the requested resource";
     failure(405, reason::METHOD_NOT_ALLOWED, message).boxed()

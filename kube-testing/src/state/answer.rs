@@ -65,6 +65,7 @@ impl State {
         }
         let kind_id = self.kind_id(request)?;
         self.kind(kind_id).check_subresource(request)?;
+        self.kind(kind_id).check_scope(request)?;
         let options = self.options(request, body)?;
         let object = |code, object: Arc<Value>| Answer::object(request, code, &object);
         Ok(match request.verb {

@@ -11,7 +11,7 @@ use serde_json::Value;
 
 use self::built_in::BuiltIn;
 use self::names::NameRule;
-use crate::request::RecordedRequest;
+use crate::request::{RecordedRequest, Verb};
 use crate::state::field_set::FieldSet;
 use crate::state::metadata;
 use crate::status_error;
@@ -242,6 +242,20 @@ impl Kind {
 
     pub(crate) fn key_of(&self, object: &Value) -> String {
         self.key(metadata::text(object, "namespace"), metadata::name(object))
+    }
+
+    /// Returns an error if the path names a namespace although the kind has none, or names none for an object that is in one.
+    pub(crate) fn check_scope(&self, request: &RecordedRequest) -> Result<(), Box<Status>> {
+        let is_collection = request.name.is_none();
+        match request.verb {
+            _ if self.namespaced == request.namespace.is_some() => Ok(()),
+            // A collection can be read in all namespaces.
+            Verb::List | Verb::Watch if self.namespaced => Ok(()),
+            _ if self.namespaced && self.is_built_in() && is_collection => {
+                Err(status_error::no_such_method())
+            }
+            _ => Err(status_error::other_scope(&self.resource.plural, self.namespaced)),
+        }
     }
 
     /// Returns an error for a subresource that this kind does not have, or that is not implemented.

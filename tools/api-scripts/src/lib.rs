@@ -17,6 +17,7 @@ pub mod expired;
 pub mod lists;
 pub mod patches;
 pub mod representations;
+pub mod scopes;
 pub mod selectors;
 mod server;
 pub mod statuses;
@@ -80,6 +81,8 @@ macro_rules! each {
             patches::options_of_patches_are_checked,
             representations::metadata_alone_is_sent_where_it_is_accepted,
             representations::types_that_are_not_there_are_refused,
+            scopes::kinds_without_namespaces_have_no_path_in_one,
+            scopes::objects_in_a_namespace_are_only_listed_without_one,
             selectors::custom_resources_are_selected_by_declared_fields,
             selectors::each_kind_has_its_fields,
             selectors::fields_that_a_kind_has_not_are_refused,
