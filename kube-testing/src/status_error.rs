@@ -72,6 +72,11 @@ pub(crate) fn bad_request(message: &str) -> Box<Status> {
     failure(400, reason::BAD_REQUEST, message).boxed()
 }
 
+/// The error for a body of more than `limit` bytes.
+pub(crate) fn body_too_large(limit: usize) -> Box<Status> {
+    failure(413, "RequestEntityTooLarge", &format!("Request entity too large: limit is {limit}")).boxed()
+}
+
 pub(crate) fn unsupported_media(accepted: &[&str]) -> Box<Status> {
     let message = format!(
         "the body of the request was in an unknown format - accepted media types include: {}",
@@ -83,6 +88,18 @@ pub(crate) fn unsupported_media(accepted: &[&str]) -> Box<Status> {
 pub(crate) fn not_acceptable() -> Box<Status> {
     let message = "only the following media types are accepted: application/json";
     failure(406, reason::NOT_ACCEPTABLE, message).boxed()
+}
+
+/// The error for a patch whose result is no object of this kind.
+pub(crate) fn not_patched(result: &Value, why: &str) -> Box<Status> {
+    let why = format!("Invalid value: {:?}: {why}", result.to_string());
+    refused("", nothing(), &[("patch", why)])
+}
+
+/// The error for a body that is no object of this kind, for example because a field has another type.
+pub(crate) fn not_decoded(resource: &ApiResource, version: &str, why: &str) -> Box<Status> {
+    let kind = &resource.kind;
+    bad_request(&format!("{kind} in version {version:?} cannot be handled as a {kind}: {why}"))
 }
 
 /// The error for a feature of a real server that is not implemented here.

@@ -16,6 +16,9 @@ use crate::state::update::Updated;
 use crate::state::{State, metadata, options};
 use crate::status_error;
 
+/// The maximum size of the body of a request, in bytes.
+const LARGEST_BODY: usize = 3 * 1024 * 1024;
+
 /// A response.
 #[derive(Debug)]
 pub(crate) enum Answer {
@@ -111,11 +114,15 @@ impl State {
         })
     }
 
-    /// Checks the media type of the body and the options of a write. Returns the options in the body of a deletion, and null for any other request.
+    /// Checks the media type and the size of the body, and the options of a write. Returns the options in the body of a deletion, and null for any other
+    /// request.
     fn options(&mut self, request: &RecordedRequest, body: &[u8]) -> Result<Value, Box<Status>> {
         let sends = matches!(request.verb, Verb::Create | Verb::Update);
         if sends && !["", "application/json"].contains(&request.media_type()) {
             return Err(status_error::unsupported_media(&["application/json"]));
+        }
+        if body.len() > LARGEST_BODY {
+            return Err(status_error::body_too_large(LARGEST_BODY));
         }
         let deletes = matches!(request.verb, Verb::Delete | Verb::DeleteCollection);
         let deletion = if deletes && !body.is_empty() { parse(body)? } else { Value::Null };

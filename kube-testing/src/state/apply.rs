@@ -92,7 +92,10 @@ impl State {
         if !config["metadata"]["managedFields"].is_null() {
             return Err(status_error::bad_request("metadata.managedFields must be nil"));
         }
-        let problems = merge::problems(config, FieldType::of(kind, &request.version));
+        let mut problems = merge::problems(config, FieldType::of(kind, &request.version));
+        problems.extend(metadata::other_than_strings(config).map(|(field, key, value)| {
+            format!(".metadata.{field}.{key}: expected string, got &value.valueUnstructured{{Value:{value}}}")
+        }));
         if problems.is_empty() {
             return Ok(());
         }

@@ -78,7 +78,7 @@ impl Kind {
         }
         Some(match (&*self.resource.group, &*self.resource.plural) {
             ("apps", "deployments") => &["labels"],
-            ("", "pods") => &["ownerReferences"],
+            ("", "pods") => &["deletionTimestamp", "ownerReferences"],
             _ => &[],
         })
     }
@@ -140,6 +140,12 @@ impl Kind {
 
     pub(crate) fn is_pod(&self) -> bool {
         self.resource.group.is_empty() && self.resource.plural == "pods"
+    }
+
+    /// Returns the maximum length of the name of a new object, if it is less than that of the [rule](Self::name_rule): the names of the Jobs of a CronJob are
+    /// 11 characters longer.
+    pub(crate) fn longest_name(&self) -> Option<usize> {
+        (self.resource.group == "batch" && self.resource.plural == "cronjobs").then_some(52)
     }
 
     pub(crate) fn is_definition(&self) -> bool {

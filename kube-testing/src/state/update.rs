@@ -8,13 +8,10 @@ use serde_json::Value;
 
 use crate::request::{RecordedRequest, Verb};
 use crate::state::apply::managers::{Managers, Writer};
+use crate::state::create::set_namespace;
 use crate::state::kind::Kind;
 use crate::state::{State, metadata, validation};
 use crate::status_error;
-
-/// Metadata fields that clients cannot write.
-pub(crate) const SERVER_FIELDS: [&str; 6] =
-    ["uid", "creationTimestamp", "generation", "deletionTimestamp", "deletionGracePeriodSeconds", "selfLink"];
 
 /// The result of an update.
 #[derive(Debug)]
@@ -48,14 +45,14 @@ impl State {
         mut object: Value,
         managers: Option<Managers>,
     ) -> Result<Arc<Value>, Box<Status>> {
-        self.set_namespace(kind_id, request, &mut object)?;
+        set_namespace(request, &mut object)?;
         let kind = self.kind(kind_id);
         kind.check_types(request, &object)?;
+        validation::check_strings(kind, request, &object)?;
         check_name(request.name.as_deref().unwrap_or_default(), &object)?;
         let before = self.get(kind_id, request)?;
         let name = metadata::name(&before);
         check_version(kind, request, &before, &object)?;
-        validation::check_update(kind, &object)?;
 
         let sent = metadata::take_managers(&mut object);
         let mut after = match request.subresource.as_deref() {
@@ -84,7 +81,8 @@ impl State {
                 return Err(status_error::late_finalizers(&kind.resource, name, &added));
             }
         }
-        for field in SERVER_FIELDS.into_iter().chain(["name", "namespace", "resourceVersion"]) {
+        validation::check_update(kind, &before, &after)?;
+        for field in metadata::SERVER_FIELDS.into_iter().chain(["name", "namespace", "resourceVersion"]) {
             metadata::take_over(&mut after, field, &before);
         }
         kind.store_types(&mut after);
@@ -127,7 +125,7 @@ impl State {
         let key = kind.key_of(&object);
         match self.objects(kind_id).get(&key).cloned() {
             Some(before) => {
-                for field in SERVER_FIELDS {
+                for field in metadata::SERVER_FIELDS {
                     metadata::take_over(&mut object, field, &before);
                 }
                 kind.store_types(&mut object);
@@ -182,16 +180,19 @@ fn check_version(
         );
         return Err(status_error::conflict(&kind.title(), &kind.resource, name, &why));
     }
-    match metadata::text(object, "resourceVersion") {
-        None if !kind.allows_unconditional_update() => {
+    let given = metadata::text(object, "resourceVersion");
+    // The version 0 means "any", as a missing one does.
+    match given.map_or(Ok(0), str::parse::<u64>) {
+        Ok(0) if !kind.allows_unconditional_update() => {
             Err(status_error::version_required(&kind.resource, name))
         }
-        Some(given) if given.parse::<u64>().is_err() => {
+        Err(_) => {
+            let given = given.unwrap_or_default();
             let problem =
                 format!("Invalid value: {given:?}: strconv.ParseUint: parsing {given:?}: invalid syntax");
             Err(status_error::invalid(&kind.resource, name, &[("metadata.resourceVersion", problem)]))
         }
-        Some(_) if metadata::version(object) != metadata::version(before) => {
+        Ok(given) if given > 0 && Some(given) != metadata::version(before) => {
             Err(status_error::modified(&kind.resource, name))
         }
         _ => match other_uid {
