@@ -32,10 +32,10 @@
 //! earlier Leases: from a deletion until a lease duration later, no request to create the Lease is executed for a candidate that does not know of it;
 //! and there is no second deletion before all candidates have read the new Lease. README.md states what happens otherwise.
 
-mod lease_request;
-mod loss_reason;
-mod record;
-mod timing;
+pub(crate) mod lease_request;
+pub(crate) mod loss_reason;
+pub(crate) mod record;
+pub(crate) mod timing;
 
 use std::time::Duration;
 

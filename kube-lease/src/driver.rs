@@ -11,7 +11,8 @@ use flyball_sync::Nanos;
 use jiff::Timestamp;
 use tokio::time::{Instant, Sleep, sleep_until};
 
-use crate::candidate::{Candidate, CandidateStep, LeaseResponse};
+use crate::candidate::Candidate;
+use crate::candidate::lease_request::{CandidateStep, LeaseResponse};
 use crate::election::Election;
 use crate::leadership::Leadership;
 use crate::lease_api::{LeaseReply, PendingReply};

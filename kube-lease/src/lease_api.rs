@@ -10,7 +10,8 @@ use kube::api::PostParams;
 use kube::core::Status;
 use kube::{Api, Client};
 
-use crate::candidate::{LeaderElectionRecord, LeaseRequest, LeaseResponse};
+use crate::candidate::lease_request::{LeaseRequest, LeaseResponse};
+use crate::candidate::record::LeaderElectionRecord;
 use crate::single_attempt::single_attempts;
 
 /// Reads and writes the Lease of an election.
