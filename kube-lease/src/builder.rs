@@ -179,7 +179,8 @@ impl ElectionBuilder {
     /// Builds the election. The election sends no request before it [runs](Election::run).
     ///
     /// # Errors
-    /// Returns [`InvalidElectionConfig`] if the periods break a rule in the table of [`ElectionBuilder`], or if the identity is empty.
+    /// Returns [`InvalidElectionConfig`] if the periods break a rule in the table of [`ElectionBuilder`], if the identity is empty, or if no Lease can have
+    /// this name or namespace.
     pub fn build(self) -> Result<Election, InvalidElectionConfig> {
         let ElectionTiming { lease_duration, renew_deadline, retry_period, .. } = self.timing;
         let mut timing = ElectionTiming::new(lease_duration, renew_deadline, retry_period)?;
@@ -188,6 +189,10 @@ impl ElectionBuilder {
         }
         if self.identity.is_empty() {
             return Err(InvalidElectionConfig::Identity);
+        }
+        let is_subdomain = self.lease.len() <= 253 && self.lease.split('.').all(is_label);
+        if !is_subdomain || !is_label(&self.namespace) || self.namespace.len() > 63 {
+            return Err(InvalidElectionConfig::Name);
         }
         let seed = self.seed.unwrap_or_else(|| RandomState::new().hash_one(&self.identity));
         Ok(Election {
@@ -203,6 +208,12 @@ impl ElectionBuilder {
             origin: Instant::now(),
         })
     }
+}
+
+/// Returns whether a name consists of lower-case letters, digits and, within it, dashes. Its length is not checked.
+fn is_label(name: &str) -> bool {
+    let ends = !name.is_empty() && !name.starts_with('-') && !name.ends_with('-');
+    ends && name.bytes().all(|byte| byte.is_ascii_lowercase() || byte.is_ascii_digit() || byte == b'-')
 }
 
 impl fmt::Debug for ElectionBuilder {

@@ -876,6 +876,26 @@ fn periods_that_do_not_fit_cannot_be_built() {
     });
 }
 
+#[test]
+fn a_name_that_no_lease_can_have_cannot_be_built() {
+    local(async {
+        let server = LeaseServer::new();
+        let built = |namespace: &str, name: &str| {
+            Election::builder(server.client(), namespace, name, "a").build().map(drop)
+        };
+        for name in ["a", "a.b-c.0", &"a".repeat(253)] {
+            assert_eq!(built("ns", name), Ok(()), "{name}");
+        }
+        for name in ["", "A", "a_b", "a/b", "..", "a.", "a..b", "-a", "a-", "a.-b", "ä", &"a".repeat(254)] {
+            assert_eq!(built("ns", name), Err(InvalidElectionConfig::Name), "{name}");
+        }
+        for namespace in ["", "A", "a.b", "a/b", "-a", &"a".repeat(64)] {
+            assert_eq!(built(namespace, "l"), Err(InvalidElectionConfig::Name), "{namespace}");
+        }
+        assert_eq!(built(&"a".repeat(63), "l"), Ok(()));
+    });
+}
+
 /// Work that panics when it is dropped.
 struct PanicsOnDrop<F>(F);
 
