@@ -56,6 +56,16 @@ impl<'a> Driver<'a> {
         self.election.clock()
     }
 
+    /// Releases the lease; see [`Candidate::release`].
+    pub(crate) fn release(&mut self) {
+        let now = self.now();
+        self.election.candidate.release(now);
+        if !self.election.candidate.waits_for_response() {
+            // An open read is superseded. This is no failure.
+            self.request = None;
+        }
+    }
+
     /// Sends requests and handles replies until no more progress is possible, and registers the waker.
     pub(crate) fn poll(&mut self, context: &mut Context<'_>) {
         loop {

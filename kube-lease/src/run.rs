@@ -28,7 +28,8 @@ impl Election {
     /// When `stop` completes, a candidate that leads continues to lead and to renew its lease until the work has ended, without a time limit;
     /// [`Leadership::lost`] completes. A candidate that does not lead drops the work of a standby and ends immediately, unless it may hold the lease, for
     /// example because a request that acquires it is open. In that case it waits for the response or reads the Lease, and releases the lease if it holds
-    /// it. Each request may take half of the [renew deadline](crate::ElectionBuilder::renew_deadline). A failed release is retried twice. For an election that ends only with its work or its
+    /// it. Each request may take half of the [renew deadline](crate::ElectionBuilder::renew_deadline). A failed release is retried twice, each time a
+    /// [retry period](crate::ElectionBuilder::retry_period) after the failed request was sent. For an election that ends only with its work or its
     /// leadership, `stop` is [`std::future::pending()`].
     ///
     /// # Panics
@@ -94,12 +95,11 @@ impl Election {
         };
         driver.end_of_work();
 
-        let now = driver.now();
         let led = term.has_begun();
         let leads = term.is_leader();
         term.end();
         if release && (leads || !led) {
-            driver.candidate().release(now);
+            driver.release();
             poll_fn(|context| {
                 driver.poll(context);
                 if driver.candidate().has_ended() { Poll::Ready(()) } else { Poll::Pending }

@@ -253,7 +253,7 @@ fn keeps_its_observation_when_it_campaigns_again() {
 }
 
 #[test]
-fn a_release_is_tried_three_times() {
+fn a_failed_release_is_tried_again_a_retry_period_after_it_was_sent_and_three_times_in_all() {
     let (mut scripted, record) = Scripted::leading("a");
     scripted.candidate.release(scripted.now);
     assert_eq!(scripted.expect_write().holder_identity, "");
@@ -263,11 +263,38 @@ fn a_release_is_tried_three_times() {
         scripted.respond_record(&record);
         assert_eq!(scripted.expect_write().holder_identity, "");
         assert!(!scripted.candidate.has_ended());
+        scripted.pass(SECOND / 2);
         scripted.respond(LeaseResponse::Failed);
+        assert_eq!(scripted.waits(), SECOND * 3 / 2);
+        scripted.pass(SECOND * 3 / 2);
     }
     scripted.expect_get();
     scripted.respond(LeaseResponse::Failed);
     assert!(scripted.candidate.has_ended());
+}
+
+#[test]
+fn a_release_waits_for_the_response_to_an_open_renewal() {
+    for executed in [true, false] {
+        let (mut scripted, record) = Scripted::leading("a");
+        scripted.pass(2 * SECOND);
+        let renewed = scripted.expect_write();
+        assert_eq!(renewed.holder_identity, "a");
+        scripted.pass(SECOND);
+        scripted.candidate.release(scripted.now);
+        assert_eq!(scripted.waits(), 4 * SECOND, "the renewal has half of the renew deadline");
+        if executed {
+            scripted.respond_record(&renewed);
+        } else {
+            scripted.respond(LeaseResponse::Failed);
+            // The failure of the renewal is not one of the release, so the Lease is read immediately.
+            scripted.expect_get();
+            scripted.respond_record(&record);
+        }
+        assert_eq!(scripted.expect_write().holder_identity, "");
+        scripted.respond_record(&held_by("", 1));
+        assert!(scripted.candidate.has_ended());
+    }
 }
 
 #[test]

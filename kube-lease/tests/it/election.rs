@@ -896,6 +896,47 @@ fn a_name_that_no_lease_can_have_cannot_be_built() {
     });
 }
 
+#[test]
+fn a_stop_while_a_request_is_in_flight_is_no_failure() {
+    for stop in (0..48).map(|n| SECOND / 4 * n) {
+        local(async {
+            let server = LeaseServer::new();
+            server.connection(Connection::Slow(SECOND / 2));
+            let mut election = candidate(server.client(), "a").build().unwrap();
+            let status = election.status();
+            let ended = election.run(sleep(stop), until_lost).await;
+            assert_eq!(status.last_error(), None, "stopped after {stop:?}: {ended:?}");
+            let reads = server.requests().iter().filter(|(_, method)| *method == Method::GET).count();
+            assert!(reads <= 1, "stopped after {stop:?}: a write conflicted with an open one");
+            for _ in 0..5 {
+                assert_ne!(server.holder_if_any().as_deref(), Some("a"), "stopped after {stop:?}");
+                sleep(SECOND).await;
+            }
+        });
+    }
+}
+
+#[test]
+fn a_refused_release_is_tried_again_after_a_retry_period() {
+    local(async {
+        let server = LeaseServer::new();
+        let mut election = candidate(server.client(), "a").build().unwrap();
+        let start = Instant::now();
+        let ended = election.run(pending(), |_| async {
+            sleep(9 * SECOND).await;
+            server.connection(Connection::Refuses(503));
+        });
+        // The server works again one second after the first attempt.
+        let (ended, ()) = futures_util::join!(ended, async {
+            sleep(10 * SECOND).await;
+            assert_eq!(server.holder(), "a");
+            server.connection(Connection::Ok);
+        });
+        assert_eq!(ended, ElectionOutcome::Done(()));
+        assert_eq!((start.elapsed(), &*server.holder()), (11 * SECOND, ""));
+    });
+}
+
 /// Work that panics when it is dropped.
 struct PanicsOnDrop<F>(F);
 
