@@ -48,6 +48,7 @@ pub use self::loss_reason::LossReason;
 pub use self::record::LeaderElectionRecord;
 pub use self::timing::{ElectionTiming, InvalidElectionConfig};
 
+use self::record::micro_time;
 use self::timing::JITTER_PERCENT;
 
 /// A candidate of an election, as a state machine that reads no clock and sends no requests.
@@ -371,11 +372,12 @@ impl Candidate {
         let releases = matches!(self.role, Role::Releases(_));
         let old = self.seen.as_ref().map(|seen| &seen.record);
         let own = old.filter(|old| old.holder_identity == self.identity);
+        let time = Some(micro_time(now));
         LeaderElectionRecord {
             holder_identity: if releases { String::new() } else { self.identity.clone() },
             lease_duration_seconds: if releases { 1 } else { self.timing.lease_seconds() },
-            acquire_time: own.filter(|_| !releases).and_then(|own| own.acquire_time).or(Some(now)),
-            renew_time: Some(now),
+            acquire_time: own.filter(|_| !releases).and_then(|own| own.acquire_time.clone()).or(time.clone()),
+            renew_time: time,
             leader_transitions: match (own, old) {
                 (Some(own), _) => own.leader_transitions,
                 (None, Some(old)) => old.leader_transitions.saturating_add(1),
@@ -434,7 +436,9 @@ impl Candidate {
     fn found(&mut self, record: LeaderElectionRecord, version: String, since: Nanos) {
         self.existence = Existence::Known;
         if record.holder_identity == self.identity {
-            self.last_renew_time = self.last_renew_time.max(record.renew_time);
+            // A text that is no timestamp differs from every time that this candidate writes, so it need not be exceeded.
+            let renew_time = record.renew_time.as_ref().and_then(|time| time.parse().ok());
+            self.last_renew_time = self.last_renew_time.max(renew_time);
         }
         self.last_duration = Duration::from_secs(record.lease_duration_seconds.max(0).unsigned_abs().into());
         self.seen = Some(Seen { record, version, since });

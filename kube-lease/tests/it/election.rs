@@ -937,6 +937,32 @@ fn a_refused_release_is_tried_again_after_a_retry_period() {
     });
 }
 
+#[test]
+fn a_lease_whose_times_are_in_the_year_9999_is_read() {
+    for holder in ["a", "b"] {
+        local(async {
+            let server = LeaseServer::new();
+            let last = "9999-12-31T23:59:59.999999Z";
+            server.overwrite(|lease| {
+                lease["spec"] = json!({
+                    "holderIdentity": holder, "leaseDurationSeconds": 15, "acquireTime": last, "renewTime": last,
+                    "strategy": "OldestEmulationVersion",
+                });
+            });
+            let mut election = candidate(server.client(), "a").build().unwrap();
+            let start = Instant::now();
+            let ended = election.run(pending(), async |_| start.elapsed()).await;
+            let ElectionOutcome::Done(waited) = ended else { panic!("{ended:?}") };
+            let least = if holder == "a" { Duration::ZERO } else { 15 * SECOND };
+            assert!((least..=least + SECOND).contains(&waited), "{waited:?}");
+            server.overwrite(|lease| {
+                assert_eq!(lease["spec"]["strategy"], "OldestEmulationVersion", "other fields are kept");
+                assert_eq!(lease["spec"]["holderIdentity"], "");
+            });
+        });
+    }
+}
+
 /// Work that panics when it is dropped.
 struct PanicsOnDrop<F>(F);
 
