@@ -115,7 +115,8 @@ use flyball_sync::panics;
     note = "metrics of a queue are given to the queue: `Queue::builder().metrics(..)`"
 )]
 pub trait ControllerMetrics: Send + Sync + 'static {
-    /// The controller starts, with this maximum number of workers. This method is not called if the number is unbounded.
+    /// The controller starts, with this maximum number of workers: `usize::MAX` if it is unbounded. An implementation that adds up the maxima of several
+    /// controllers must not overflow.
     fn max_workers(&self, workers: usize) {
         let _ = workers;
     }

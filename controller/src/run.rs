@@ -105,11 +105,7 @@ where
     );
     let workers = Arc::new(workers);
 
-    // An unbounded maximum is not reported, because an implementation of `ControllerMetrics` may add up the maxima of several controllers, and the
-    // sum could overflow.
-    if max_workers < usize::MAX {
-        workers.report(|metrics| metrics.max_workers(max_workers));
-    }
+    workers.report(|metrics| metrics.max_workers(max_workers));
     if measures {
         // The duration of a reconcile is measured as the age of its lease.
         queue.track_ages();

@@ -2,6 +2,7 @@
 
 use std::cell::RefCell;
 use std::error::Error;
+use std::future::pending;
 use std::time::Duration;
 
 use flyball_kube_lease::{Election, ElectionOutcome};
@@ -41,10 +42,10 @@ async fn main() -> Result<(), Box<dyn Error>> {
         sleep(Duration::from_secs(20)).await;
         assert!(status.is_leader(), "b has taken over");
     };
-    let first = a.run(work("a"));
+    let first = a.run(pending(), work("a"));
     let second = async {
         sleep(Duration::from_secs(1)).await; // so that `a` is first
-        b.run_until(stop_b, work("b")).await
+        b.run(stop_b, work("b")).await
     };
     let ran = async { tokio::join!(first, second, scenario) };
     let (first, second, ()) = timeout(Duration::from_secs(300), ran).await?;

@@ -2,6 +2,7 @@
 
 use std::error::Error;
 use std::fmt;
+use std::future::pending;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -69,9 +70,9 @@ async fn main() -> Result<(), Box<dyn Error>> {
             storage.write(token, "late write of a")
         });
         sent.send(in_flight).expect("the receiver is not dropped");
-        std::future::pending::<()>().await;
+        pending::<()>().await;
     };
-    timeout(Duration::from_secs(5), a.run(work)).await.expect_err("a never ends by itself");
+    timeout(Duration::from_secs(5), a.run(pending(), work)).await.expect_err("a never ends by itself");
 
     // `b` takes over when the lease has expired, and the late write of `a` arrives after the write of `b`.
     let mut b = candidate("b")?;
@@ -80,13 +81,14 @@ async fn main() -> Result<(), Box<dyn Error>> {
         assert_eq!(received.await.expect("a has sent it").await.expect("it does not panic"), Err(StaleToken));
         // An operator deletes the Lease by hand. `b` stops at its next renewal.
         assert!(server.delete::<Lease>("default", "example"));
-        std::future::pending::<()>().await;
+        pending::<()>().await;
     };
-    assert_eq!(b.run(work).await, ElectionOutcome::Lost(LossReason::Deleted, None));
+    assert_eq!(b.run(pending(), work).await, ElectionOutcome::Lost(LossReason::Deleted, None));
 
     // The number of transitions in the new Lease is 0 again, but the token of `c` is greater than all earlier ones.
     let mut c = candidate("c")?;
-    c.run(async |leadership| storage.write(token(&leadership), "write of c").expect("c leads")).await;
+    c.run(pending(), async |leadership| storage.write(token(&leadership), "write of c").expect("c leads"))
+        .await;
     let lease = server.get::<Lease>("default", "example").and_then(|lease| lease.spec).unwrap_or_default();
     assert_eq!(lease.lease_transitions, Some(0));
     assert_eq!(storage.0.lock().value, "write of c");

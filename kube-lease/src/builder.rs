@@ -8,8 +8,9 @@ use std::time::Duration;
 use kube::Client;
 use tokio::time::Instant;
 
-use crate::candidate::{Candidate, ElectionTiming, InvalidElectionConfig};
-use crate::election::Election;
+use crate::candidate::Candidate;
+use crate::candidate::timing::{ElectionTiming, InvalidElectionConfig};
+use crate::election::{Election, OnNewLeader};
 use crate::lease_api::LeaseApi;
 use crate::status::LeaderStatus;
 
@@ -55,35 +56,41 @@ pub struct ElectionBuilder {
     identity: String,
     timing: ElectionTiming,
     stop_grace: Option<Duration>,
+    standby: bool,
     release: bool,
     seed: Option<u64>,
     on_new_leader: Option<OnNewLeader>,
 }
 
-pub(crate) type OnNewLeader = Arc<dyn Fn(&str) + Send + Sync>;
-
-// === impl ElectionBuilder ===
-
-impl ElectionBuilder {
-    pub(crate) fn new(
+impl Election {
+    /// Returns a builder for a candidate that competes for the Lease `name`. Identities must be unique, because two processes with the same identity
+    /// treat each other's lease as their own: see [`unique_identity`](crate::unique_identity).
+    ///
+    /// The service account needs the verbs `get`, `create` and `update` for `leases` in `coordination.k8s.io`.
+    pub fn builder(
         client: Client,
         namespace: &str,
         name: impl Into<String>,
         identity: impl Into<String>,
-    ) -> Self {
-        Self {
+    ) -> ElectionBuilder {
+        ElectionBuilder {
             client,
             namespace: namespace.to_owned(),
             lease: name.into(),
             identity: identity.into(),
             timing: ElectionTiming::default(),
             stop_grace: None,
+            standby: false,
             release: true,
             seed: None,
             on_new_leader: None,
         }
     }
+}
 
+// === impl ElectionBuilder ===
+
+impl ElectionBuilder {
     /// Sets the lease duration: other candidates acquire the lease only after they have seen no renewal for this long.
     /// The Lease stores the duration in whole seconds, rounded up.
     pub fn lease_duration(mut self, duration: Duration) -> Self {
@@ -108,6 +115,42 @@ impl ElectionBuilder {
     /// dropped. If the Lease was overwritten or deleted, the work is dropped immediately.
     pub fn stop_grace(mut self, stop_grace: Duration) -> Self {
         self.stop_grace = Some(stop_grace);
+        self
+    }
+
+    /// Sets whether the work starts as soon as the election [runs](Election::run), before this candidate leads. Off by default.
+    ///
+    /// A standby can fill its caches, but must change nothing before this candidate [is elected](crate::Leadership::elected). A replica whose caches are
+    /// filled can report ready, so a rolling update proceeds. When the replica is elected, its caches need no new list.
+    ///
+    /// **The work itself has to wait for the leadership.** A controller of flyball-kube does so with `Controller::with_leadership`. In other work, await
+    /// [`Leadership::elected`](crate::Leadership::elected) first.
+    ///
+    /// # Examples
+    /// ```
+    /// # use flyball_kube_lease::{Election, ElectionBuilder};
+    /// # struct Caches;
+    /// # impl Caches {
+    /// #     async fn fill() -> Self { Self }
+    /// #     async fn reconcile(self) {}
+    /// # }
+    /// # async fn sigterm() {}
+    /// # async fn example(builder: ElectionBuilder) -> Result<(), Box<dyn std::error::Error>> {
+    /// let mut election = builder.standby(true).build()?;
+    /// let outcome = election
+    ///     .run(sigterm(), async |leadership| {
+    ///         let caches = Caches::fill().await;
+    ///         leadership.elected().await;
+    ///         tokio::select! {
+    ///             () = caches.reconcile() => {}
+    ///             () = leadership.lost() => {}
+    ///         }
+    ///     })
+    ///     .await;
+    /// # Ok(()) }
+    /// ```
+    pub fn standby(mut self, standby: bool) -> Self {
+        self.standby = standby;
         self
     }
 
@@ -136,7 +179,8 @@ impl ElectionBuilder {
     /// Builds the election. The election sends no request before it [runs](Election::run).
     ///
     /// # Errors
-    /// Returns [`InvalidElectionConfig`] if the periods break a rule in the table of [`ElectionBuilder`], or if the identity is empty.
+    /// Returns [`InvalidElectionConfig`] if the periods break a rule in the table of [`ElectionBuilder`], if the identity is empty, or if no Lease can have
+    /// this name or namespace.
     pub fn build(self) -> Result<Election, InvalidElectionConfig> {
         let ElectionTiming { lease_duration, renew_deadline, retry_period, .. } = self.timing;
         let mut timing = ElectionTiming::new(lease_duration, renew_deadline, retry_period)?;
@@ -146,6 +190,10 @@ impl ElectionBuilder {
         if self.identity.is_empty() {
             return Err(InvalidElectionConfig::Identity);
         }
+        let is_subdomain = self.lease.len() <= 253 && self.lease.split('.').all(is_label);
+        if !is_subdomain || !is_label(&self.namespace) || self.namespace.len() > 63 {
+            return Err(InvalidElectionConfig::Name);
+        }
         let seed = self.seed.unwrap_or_else(|| RandomState::new().hash_one(&self.identity));
         Ok(Election {
             candidate: Candidate::new(self.identity.clone(), timing, seed),
@@ -153,12 +201,19 @@ impl ElectionBuilder {
             lease_api: LeaseApi::new(self.client, self.namespace, self.lease.clone()),
             lease: self.lease,
             timing,
+            standby: self.standby,
             release: self.release,
             on_new_leader: self.on_new_leader,
             status: LeaderStatus::new(),
             origin: Instant::now(),
         })
     }
+}
+
+/// Returns whether a name consists of lower-case letters, digits and, within it, dashes. Its length is not checked.
+fn is_label(name: &str) -> bool {
+    let ends = !name.is_empty() && !name.starts_with('-') && !name.ends_with('-');
+    ends && name.bytes().all(|byte| byte.is_ascii_lowercase() || byte.is_ascii_digit() || byte == b'-')
 }
 
 impl fmt::Debug for ElectionBuilder {

@@ -11,7 +11,7 @@
 //! 5. A new holder increments `leader_transitions`. A renewal changes only `renew_time`. Each record that a candidate sends has a later `renew_time`
 //!    than all records that it has sent or read as its own, so no two of them are equal, even if the Lease was deleted between them.
 //! 6. A candidate that is stopped while a write is open waits for the response to that write, or reads the Lease, before it ends. So if the write
-//!    acquired the lease, the candidate releases the lease and does not leave it to expire.
+//!    acquired or renewed the lease, the candidate releases the lease and does not leave it to expire.
 //! 7. A leader whose Lease is missing stops immediately. A candidate that knows of the Lease, because it has read the Lease or has tried to create it,
 //!    creates a missing Lease only when the longer of its own lease duration and the one that it read last has passed since the response that first
 //!    reported the Lease as missing. A candidate that does not know of the Lease creates it immediately.
@@ -32,10 +32,10 @@
 //! earlier Leases: from a deletion until a lease duration later, no request to create the Lease is executed for a candidate that does not know of it;
 //! and there is no second deletion before all candidates have read the new Lease. README.md states what happens otherwise.
 
-mod lease_request;
-mod loss_reason;
-mod record;
-mod timing;
+pub(crate) mod lease_request;
+pub(crate) mod loss_reason;
+pub(crate) mod record;
+pub(crate) mod timing;
 
 use std::time::Duration;
 
@@ -48,6 +48,7 @@ pub use self::loss_reason::LossReason;
 pub use self::record::LeaderElectionRecord;
 pub use self::timing::{ElectionTiming, InvalidElectionConfig};
 
+use self::record::micro_time;
 use self::timing::JITTER_PERCENT;
 
 /// A candidate of an election, as a state machine that reads no clock and sends no requests.
@@ -119,7 +120,7 @@ enum Role {
     Leads(Nanos),
     /// Has lost its leadership; its work may continue until this time.
     Lost(LossReason, Nanos),
-    /// Releases the lease, with this number of retries left.
+    /// Releases the lease, with this number of retries left; one more while a write from before the release is open.
     Releases(u8),
     Ended,
 }
@@ -168,22 +169,22 @@ impl Candidate {
     }
 
     /// Releases the lease. Call this when the work has ended, not before. A candidate that does not lead ends immediately, unless it may hold the
-    /// lease: the last record names it as the holder, or the outcome of a write is unknown. In that case the candidate waits for the response or
-    /// reads the Lease, and then releases the lease.
+    /// lease: the last record names it as the holder, or the outcome of a write is unknown. If a write is open, the candidate first waits for its
+    /// response. An open read is superseded.
     pub fn release(&mut self, now: Nanos) {
-        let campaigns = matches!(self.role, Role::Campaigns);
+        let (campaigns, leads) = (matches!(self.role, Role::Campaigns), self.leads(now));
         let own = self.seen.as_ref().is_some_and(|seen| seen.record.holder_identity == self.identity);
-        let phase = match self.phase {
-            _ if self.leads(now) => Phase::Next(Kind::Fast),
-            // Invariant 6: the open write may acquire the lease, and then only this candidate can release it, so it waits for the response.
-            Phase::Requested { kind: Kind::Fast | Kind::Write, .. } if campaigns => self.phase,
-            _ if campaigns && (own || self.outcome_unknown) => Phase::Next(Kind::Read),
-            _ => {
-                (self.role, self.phase) = (Role::Ended, Phase::Rest(Nanos::MAX));
-                return;
+        (self.role, self.phase) = match self.phase {
+            // Invariant 6: the open write may acquire or renew the lease. A second write beside it would conflict with it.
+            Phase::Requested { kind: Kind::Fast | Kind::Write, .. } if campaigns || leads => {
+                (Role::Releases(RELEASE_RETRIES + 1), self.phase)
             }
+            _ if leads => (Role::Releases(RELEASE_RETRIES), Phase::Next(Kind::Fast)),
+            _ if campaigns && (own || self.outcome_unknown) => {
+                (Role::Releases(RELEASE_RETRIES), Phase::Next(Kind::Read))
+            }
+            _ => (Role::Ended, Phase::Rest(Nanos::MAX)),
         };
-        (self.role, self.phase) = (Role::Releases(RELEASE_RETRIES), phase);
     }
 
     /// Ends a leadership, as if the lease had not been renewed in time.
@@ -198,10 +199,15 @@ impl Candidate {
     /// Returns the next step at `now`, when the wall clock shows `wall`.
     pub fn step(&mut self, now: Nanos, wall: Timestamp) -> CandidateStep {
         self.expire(now);
-        match self.phase {
-            Phase::Requested { kind, until, .. } if until <= now => self.failed(kind, now),
-            Phase::Rest(until) if until <= now => self.phase = Phase::Next(self.first()),
-            _ => {}
+        if let Phase::Requested { kind, sent, until } = self.phase
+            && until <= now
+        {
+            self.failed(kind, sent, now);
+        }
+        if let Phase::Rest(until) = self.phase
+            && until <= now
+        {
+            self.phase = Phase::Next(self.first());
         }
         match (&self.role, self.phase) {
             (Role::Ended, _) => CandidateStep::Wait(Nanos::MAX),
@@ -229,7 +235,7 @@ impl Candidate {
                 self.on_written(record, version, sent, now)
             }
             (_, LeaseResponse::NotFound) => self.on_missing(now),
-            (_, LeaseResponse::Failed) => self.failed(kind, now),
+            (_, LeaseResponse::Failed) => self.failed(kind, sent, now),
         }
     }
 
@@ -366,11 +372,12 @@ impl Candidate {
         let releases = matches!(self.role, Role::Releases(_));
         let old = self.seen.as_ref().map(|seen| &seen.record);
         let own = old.filter(|old| old.holder_identity == self.identity);
+        let time = Some(micro_time(now));
         LeaderElectionRecord {
             holder_identity: if releases { String::new() } else { self.identity.clone() },
             lease_duration_seconds: if releases { 1 } else { self.timing.lease_seconds() },
-            acquire_time: own.filter(|_| !releases).and_then(|own| own.acquire_time).or(Some(now)),
-            renew_time: Some(now),
+            acquire_time: own.filter(|_| !releases).and_then(|own| own.acquire_time.clone()).or(time.clone()),
+            renew_time: time,
             leader_transitions: match (own, old) {
                 (Some(own), _) => own.leader_transitions,
                 (None, Some(old)) => old.leader_transitions.saturating_add(1),
@@ -405,7 +412,7 @@ impl Candidate {
         let own = record.holder_identity == self.identity;
         self.found(record, version.clone(), now);
         match &mut self.role {
-            // The candidate acquired the lease while it was being stopped: the next write releases it.
+            // The write was sent before the candidate was stopped: the next one releases the lease.
             Role::Releases(tries @ 1..) if own => {
                 *tries -= 1;
                 self.phase = Phase::Next(Kind::Fast);
@@ -429,7 +436,9 @@ impl Candidate {
     fn found(&mut self, record: LeaderElectionRecord, version: String, since: Nanos) {
         self.existence = Existence::Known;
         if record.holder_identity == self.identity {
-            self.last_renew_time = self.last_renew_time.max(record.renew_time);
+            // A text that is no timestamp differs from every time that this candidate writes, so it need not be exceeded.
+            let renew_time = record.renew_time.as_ref().and_then(|time| time.parse().ok());
+            self.last_renew_time = self.last_renew_time.max(renew_time);
         }
         self.last_duration = Duration::from_secs(record.lease_duration_seconds.max(0).unsigned_abs().into());
         self.seen = Some(Seen { record, version, since });
@@ -463,8 +472,14 @@ impl Candidate {
         self.end_if_released();
     }
 
-    fn failed(&mut self, kind: Kind, now: Nanos) {
+    /// Handles the failure of a request of this kind, which was sent at `sent`.
+    fn failed(&mut self, kind: Kind, sent: Nanos, now: Nanos) {
         self.phase = match (&mut self.role, kind) {
+            // The write was sent before the candidate was stopped, so no release has failed yet.
+            (Role::Releases(tries), _) if *tries > RELEASE_RETRIES => {
+                *tries -= 1;
+                Phase::Next(Kind::Read)
+            }
             (_, Kind::Fast) => Phase::Next(Kind::Read),
             (Role::Releases(0), _) => {
                 self.role = Role::Ended;
@@ -472,7 +487,7 @@ impl Candidate {
             }
             (Role::Releases(tries), _) => {
                 *tries -= 1;
-                Phase::Next(Kind::Read)
+                Phase::Rest(sent + self.timing.retry_period)
             }
             (Role::Leads(_), _) => Phase::Rest(now + self.timing.retry_period),
             _ => Phase::Rest(self.next_attempt(now)),
@@ -511,5 +526,5 @@ fn microseconds(time: Timestamp) -> Timestamp {
 
 const MICROSECOND: Duration = Duration::from_micros(1);
 
-/// How many times a release is retried after a conflict or an error.
+/// How many times a release is retried after a conflict or an error, each time a retry period after the failed request was sent.
 const RELEASE_RETRIES: u8 = 2;

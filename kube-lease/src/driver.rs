@@ -11,7 +11,8 @@ use flyball_sync::Nanos;
 use jiff::Timestamp;
 use tokio::time::{Instant, Sleep, sleep_until};
 
-use crate::candidate::{Candidate, CandidateStep, LeaseResponse};
+use crate::candidate::Candidate;
+use crate::candidate::lease_request::{CandidateStep, LeaseResponse};
 use crate::election::Election;
 use crate::leadership::Leadership;
 use crate::lease_api::{LeaseReply, PendingReply};
@@ -53,6 +54,16 @@ impl<'a> Driver<'a> {
 
     pub(crate) fn now(&self) -> Nanos {
         self.election.clock()
+    }
+
+    /// Releases the lease; see [`Candidate::release`].
+    pub(crate) fn release(&mut self) {
+        let now = self.now();
+        self.election.candidate.release(now);
+        if !self.election.candidate.waits_for_response() {
+            // An open read is superseded. This is no failure.
+            self.request = None;
+        }
     }
 
     /// Sends requests and handles replies until no more progress is possible, and registers the waker.

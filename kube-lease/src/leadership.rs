@@ -19,7 +19,7 @@ use tokio::time::{Instant, sleep_until};
 
 /// The term during which a candidate leads. The election passes it to the work. Clones share the term.
 ///
-/// The work of [`run_as_standby`](crate::Election::run_as_standby) starts before the term does. With `Controller::with_leadership`, a controller of
+/// The work of a [standby](crate::ElectionBuilder::standby) starts before the term does. With `Controller::with_leadership`, a controller of
 /// flyball-kube reconciles only during the term.
 ///
 /// # Examples
@@ -50,7 +50,7 @@ use tokio::time::{Instant, sleep_until};
 /// # let server = ApiServer::new();
 /// # server.register::<Lease>();
 /// let mut election = Election::builder(server.client(), "default", "example", "a").build()?;
-/// let outcome = election.run_as_standby(sleep(Duration::from_secs(25)), work).await;
+/// let outcome = election.run(sleep(Duration::from_secs(25)), work).await;
 /// assert_eq!(outcome, ElectionOutcome::Done(3)); // after 0, 10 and 20 s
 /// # Ok(())
 /// # }
@@ -83,8 +83,8 @@ impl Leadership {
         Self { term: Arc::new(watch::Sender::new(term)) }
     }
 
-    /// Completes when this candidate leads. In the work of [`run`](crate::Election::run) and [`run_until`](crate::Election::run_until), it completes
-    /// immediately. Never completes if the term is over when the future is polled.
+    /// Completes when this candidate leads: immediately, unless the work has started as a [standby](crate::ElectionBuilder::standby). Never completes if the
+    /// term is over when the future is polled.
     ///
     /// # Cancel safety
     /// Cancel-safe: dropping the future has no effect other than ending the wait.
@@ -100,7 +100,7 @@ impl Leadership {
     }
 
     /// Completes when the work must end: the Lease was overwritten or deleted, the lease was not renewed in time, or the election was
-    /// [stopped](crate::Election::run_until), even if the candidate has not led yet. If the lease was not renewed in time, the work has the [stop
+    /// [stopped](crate::Election::run), even if the candidate has not led yet. If the lease was not renewed in time, the work has the [stop
     /// grace](crate::ElectionBuilder::stop_grace) to end gracefully, and is then dropped. If the Lease was overwritten or deleted, the work is dropped
     /// immediately. After a stop, the work may continue as long as the candidate leads.
     ///
@@ -162,14 +162,15 @@ impl Leadership {
     /// # use flyball_kube_testing::ApiServer;
     /// # use k8s_openapi::api::coordination::v1::Lease;
     /// use flyball_kube_lease::{Election, ElectionOutcome};
+    /// use std::future::pending;
     ///
     /// # #[tokio::main(flavor = "current_thread", start_paused = true)]
     /// # async fn main() -> Result<(), Box<dyn std::error::Error>> {
     /// # let server = ApiServer::new();
     /// # server.register::<Lease>();
     /// let mut election = Election::builder(server.client(), "default", "example", "a").build()?;
-    /// let ElectionOutcome::Done(first) = election.run(async |leadership| leadership.token()).await else { panic!() };
-    /// let ElectionOutcome::Done(second) = election.run(async |leadership| leadership.token()).await else { panic!() };
+    /// let ElectionOutcome::Done(first) = election.run(pending(), async |term| term.token()).await else { panic!() };
+    /// let ElectionOutcome::Done(second) = election.run(pending(), async |term| term.token()).await else { panic!() };
     /// assert!(first.is_some() && first < second);
     /// # Ok(())
     /// # }

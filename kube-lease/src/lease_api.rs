@@ -7,25 +7,30 @@ use std::pin::Pin;
 
 use k8s_openapi::api::coordination::v1::Lease;
 use kube::api::PostParams;
-use kube::core::Status;
+use kube::core::{ApiResource, DynamicObject, Status};
 use kube::{Api, Client};
+use serde_json::Value;
 
-use crate::candidate::{LeaderElectionRecord, LeaseRequest, LeaseResponse};
+use crate::candidate::lease_request::{LeaseRequest, LeaseResponse};
+use crate::candidate::record::LeaderElectionRecord;
 use crate::single_attempt::single_attempts;
 
 /// Reads and writes the Lease of an election.
+///
+/// A Lease is read as JSON and not as [`Lease`], because a type that cannot hold each time of a Lease (the last second of the year 9999) would fail to read
+/// the Lease, and no candidate would ever lead again.
 pub(crate) struct LeaseApi {
     client: Client,
     namespace: String,
     name: String,
     /// The Lease as last read or written. A write keeps the fields of this Lease that are not part of the record.
-    last: Option<Lease>,
+    last: Option<DynamicObject>,
 }
 
 /// A response, the Lease that it contains, and its error. A conflict has no error.
 pub(crate) struct LeaseReply {
     pub(crate) response: LeaseResponse,
-    pub(crate) lease: Option<Lease>,
+    pub(crate) lease: Option<DynamicObject>,
     pub(crate) error: Option<kube::Error>,
 }
 
@@ -40,21 +45,22 @@ impl LeaseApi {
 
     pub(crate) fn send(&self, request: LeaseRequest) -> PendingReply {
         let (client, namespace, name) = (self.client.clone(), self.namespace.clone(), self.name.clone());
-        let mut lease = self.last.clone().unwrap_or_default();
+        let resource = ApiResource::erase::<Lease>(&());
+        let last = self.last.clone();
         Box::pin(async move {
             // The candidate decides when a request is repeated, not the client.
-            let api = Api::<Lease>::namespaced(single_attempts(client), &namespace);
+            let api = Api::<DynamicObject>::namespaced_with(single_attempts(client), &namespace, &resource);
             let result = match request {
                 LeaseRequest::Get => api.get(&name).await,
                 LeaseRequest::Create(record) => {
-                    let mut lease = Lease::default();
-                    lease.metadata.name = Some(name.clone());
-                    record.write_spec(lease.spec.get_or_insert_default());
+                    let mut lease = DynamicObject::new(&name, &resource);
+                    record.write_spec(&mut lease.data["spec"]);
                     api.create(&PostParams::default(), &lease).await
                 }
                 LeaseRequest::Update { record, version } => {
+                    let mut lease = last.unwrap_or_else(|| DynamicObject::new(&name, &resource));
                     lease.metadata.resource_version = Some(version);
-                    record.write_spec(lease.spec.get_or_insert_default());
+                    record.write_spec(&mut lease.data["spec"]);
                     api.replace(&name, &PostParams::default(), &lease).await
                 }
             };
@@ -71,10 +77,10 @@ impl LeaseApi {
 }
 
 /// Converts the result of a request for the Lease `name` to a reply.
-fn reply(name: &str, result: kube::Result<Lease>) -> LeaseReply {
+fn reply(name: &str, result: kube::Result<DynamicObject>) -> LeaseReply {
     match result {
         Ok(lease) => {
-            let record = lease.spec.as_ref().map(LeaderElectionRecord::from_spec).unwrap_or_default();
+            let record = LeaderElectionRecord::from_spec(lease.data.get("spec").unwrap_or(&Value::Null));
             let version = lease.metadata.resource_version.clone().unwrap_or_default();
             LeaseReply { response: LeaseResponse::Found { record, version }, lease: Some(lease), error: None }
         }

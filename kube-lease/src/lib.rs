@@ -10,6 +10,7 @@ mod driver;
 mod election;
 mod leadership;
 mod lease_api;
+mod run;
 mod single_attempt;
 mod status;
 

@@ -22,6 +22,7 @@ use crate::leadership::Leadership;
 /// # use flyball_kube_testing::ApiServer;
 /// # use k8s_openapi::api::coordination::v1::Lease;
 /// use flyball_kube_lease::{Election, ElectionOutcome, LeaderStatus};
+/// use std::future::pending;
 /// use std::time::Duration;
 /// use tokio::time::sleep;
 ///
@@ -34,7 +35,7 @@ use crate::leadership::Leadership;
 /// assert!(!status.is_leader() && status.leader().is_none());
 ///
 /// let outcome = election
-///     .run(async |_| {
+///     .run(pending(), async |_| {
 ///         sleep(Duration::from_secs(60)).await;
 ///         assert_eq!((status.leader().as_deref(), status.times_elected()), (Some("a"), 1));
 ///         assert!(status.since_last_renewal() <= Some(Duration::from_secs(2)));

@@ -5,11 +5,11 @@
 //! | `state`, `faults`, `log` | the state of the server, the injected faults, the requests so far |
 //! | `wakers` | wakers of watches without pending events; every change wakes all of them, after unlocking |
 
-mod body;
+pub(crate) mod body;
 mod client;
 mod fault_injection;
 mod faults;
-mod registration;
+pub(crate) mod registration;
 mod wakers;
 
 use std::collections::BTreeMap;
@@ -34,16 +34,15 @@ use tower::BoxError;
 use tower::retry::RetryLayer;
 use tower::util::MapErr;
 
-pub use self::body::ApiBody;
 use self::faults::{Faults, Verdict};
-pub use self::registration::Registration;
+use self::registration::Registration;
 use crate::request::RecordedRequest;
 use crate::request_matcher::RequestMatcher;
 use crate::state::State;
 use crate::state::answer::Answer;
 use crate::state::metadata;
-use crate::state::watch::End;
-use crate::state::watches::Next;
+use crate::state::watch::Next;
+use crate::state::watches::End;
 
 /// An API server in memory.
 ///

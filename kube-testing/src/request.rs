@@ -6,8 +6,29 @@ use http::header::{ACCEPT, CONTENT_TYPE, USER_AGENT};
 use http::{HeaderMap, Method, request::Parts};
 use kube::core::Status;
 
-use crate::request_matcher::Verb;
-use crate::state::status_error;
+use crate::status_error;
+
+/// The verb of a request, named as in Kubernetes' authorisation.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+#[non_exhaustive]
+pub enum Verb {
+    /// `GET` of an object.
+    Get,
+    /// `GET` of a collection.
+    List,
+    /// `GET` of a collection with `watch=true`.
+    Watch,
+    /// `POST`.
+    Create,
+    /// `PUT`.
+    Update,
+    /// `PATCH` of any type.
+    Patch,
+    /// `DELETE` of an object.
+    Delete,
+    /// `DELETE` of a collection.
+    DeleteCollection,
+}
 
 /// A request to an [`ApiServer`](crate::ApiServer), as recorded in the server's log.
 ///
@@ -186,6 +207,13 @@ impl RecordedRequest {
 
     pub(crate) fn user_agent(&self) -> &str {
         &self.user_agent
+    }
+
+    /// Parses a numeric parameter.
+    pub(crate) fn number(&self, name: &str) -> Result<Option<u64>, Box<Status>> {
+        let Some(text) = self.query_param(name) else { return Ok(None) };
+        let problem = |_| status_error::bad_request(&format!("{name}: Invalid value: {text:?}"));
+        text.parse().map(Some).map_err(problem)
     }
 
     pub(crate) fn flag(&self, name: &str) -> bool {

@@ -2,29 +2,7 @@
 
 use kube::Resource;
 
-use crate::request::RecordedRequest;
-
-/// The verb of a request, named as in Kubernetes' authorisation.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
-#[non_exhaustive]
-pub enum Verb {
-    /// `GET` of an object.
-    Get,
-    /// `GET` of a collection.
-    List,
-    /// `GET` of a collection with `watch=true`.
-    Watch,
-    /// `POST`.
-    Create,
-    /// `PUT`.
-    Update,
-    /// `PATCH` of any type.
-    Patch,
-    /// `DELETE` of an object.
-    Delete,
-    /// `DELETE` of a collection.
-    DeleteCollection,
-}
+use crate::request::{RecordedRequest, Verb};
 
 /// Selects requests. [`any`](Self::any) selects all requests, and [`verb`](Self::verb) those with one verb; each further method narrows the
 /// selection.

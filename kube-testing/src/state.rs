@@ -10,7 +10,9 @@ mod apply;
 mod create;
 mod definitions;
 mod delete;
+mod dependents;
 mod discovery;
+mod field_set;
 mod garbage_collection;
 mod history;
 pub(crate) mod kind;
@@ -18,9 +20,9 @@ mod label_selector;
 mod list;
 pub(crate) mod metadata;
 mod options;
+mod owners;
 mod patch;
 mod selection;
-pub(crate) mod status_error;
 mod strategic_merge;
 mod update;
 mod validation;
@@ -35,11 +37,12 @@ use kube::core::{ApiResource, Status};
 use serde_json::Value;
 
 use crate::request::RecordedRequest;
-use crate::state::apply::Writer;
-use crate::state::garbage_collection::Owners;
+use crate::state::apply::managers::Writer;
 use crate::state::history::{Change, History};
 use crate::state::kind::Kind;
+use crate::state::owners::Owners;
 use crate::state::watches::Watches;
+use crate::status_error;
 
 pub(crate) type Objects = BTreeMap<String, Arc<Value>>;
 

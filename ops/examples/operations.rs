@@ -55,6 +55,7 @@ async fn main() -> anyhow::Result<()> {
     let identity = unique_identity(&std::env::var("HOSTNAME").unwrap_or_default());
     let mut election = Election::builder(cluster.client(), "default", "example", identity.clone())
         .on_new_leader(|leader| println!("{leader} leads"))
+        .standby(true)
         .build()?;
 
     let controller =
@@ -82,7 +83,7 @@ async fn main() -> anyhow::Result<()> {
     });
 
     let ended = election
-        .run_as_standby(async { drop(stopped.await) }, |leadership| {
+        .run(async { drop(stopped.await) }, |leadership| {
             controller.with_leadership(&leadership).run(reconcile, error_policy, Arc::new(client)).for_each(
                 move |result| {
                     let _ = work.send(result.is_ok());

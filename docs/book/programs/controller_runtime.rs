@@ -32,7 +32,7 @@ async fn main() -> Result<(), Box<dyn Error>> {
 
     let client = server.client();
     let limits = informer(Api::<ConfigMap>::all(client.clone()), watcher::Config::default()).start()?;
-    let mut election = Election::builder(client.clone(), "default", "nodes", "replica-1").build()?;
+    let mut election = Election::builder(client.clone(), "default", "nodes", "replica-1").standby(true).build()?;
     let controller = Controller::new(Api::<Node>::all(client), watcher::Config::default())
         .with_config(Config::recommended().concurrency(4)) // MaxConcurrentReconciles: 4
         .filter_changes(predicate::changed(|node: &Node| node.labels().clone()))
@@ -44,7 +44,7 @@ async fn main() -> Result<(), Box<dyn Error>> {
             let results = controller.run(reconcile, |_, error, _| match *error {}, store);
             results.for_each(async |_| {}).await;
         };
-        election.run_as_standby(async { drop(stopped.await) }, work).await
+        election.run(async { drop(stopped.await) }, work).await
     });
 
     sleep(Duration::from_secs(1)).await;

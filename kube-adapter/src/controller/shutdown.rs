@@ -94,8 +94,8 @@ where
     /// that was stopped (SIGSTOP, a frozen container) while another process became the leader continues no reconcile.
     /// [What a lease cannot prevent](flyball_kube_lease#what-a-lease-cannot-prevent) lists the rest.
     ///
-    /// Call this method in the work function of [`Election::run_as_standby`](flyball_kube_lease::Election::run_as_standby), or of another `run`
-    /// method of the election. Requests of [`reconcile_on`](Self::reconcile_on), and the items of other streams, that arrive before this process is
+    /// Call this method in the work function of [`Election::run`](flyball_kube_lease::Election::run), with a
+    /// [standby](flyball_kube_lease::ElectionBuilder::standby) or without. Requests of [`reconcile_on`](Self::reconcile_on), and the items of other streams, that arrive before this process is
     /// elected are kept, deduplicated, and reconciled after the election. If this method is called again, the new `leadership` replaces the earlier
     /// one.
     ///
@@ -113,9 +113,11 @@ where
     /// # fn error_policy(_: Arc<ConfigMap>, _: &kube::Error, _: Arc<()>) -> Action { Action::await_change() }
     /// # async fn example(client: Client) -> Result<(), Box<dyn std::error::Error>> {
     /// let identity = unique_identity(&std::env::var("HOSTNAME").unwrap_or_default());
-    /// let mut election = Election::builder(client.clone(), "kube-system", "my-controller", identity).build()?;
+    /// let election = Election::builder(client.clone(), "kube-system", "my-controller", identity);
     /// let outcome = election
-    ///     .run_as_standby(sigterm(), async |leadership| {
+    ///     .standby(true)
+    ///     .build()?
+    ///     .run(sigterm(), async |leadership| {
     ///         Controller::new(Api::<ConfigMap>::all(client.clone()), watcher::Config::default())
     ///             .with_leadership(&leadership)
     ///             .run(reconcile, error_policy, Arc::new(()))

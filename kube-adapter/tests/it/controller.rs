@@ -441,8 +441,8 @@ impl flyball_controller::ControllerMetrics for Most {
 }
 
 #[tokio::test(start_paused = true)]
-async fn no_bound_on_reconciles_is_no_number() {
-    for (config, expected) in [(Config::default().concurrency(3), 3), (Config::default(), 0)] {
+async fn no_bound_on_reconciles_is_reported_as_the_greatest_number() {
+    for (config, expected) in [(Config::default().concurrency(3), 3), (Config::default(), usize::MAX)] {
         let (world, most) = (World::of([map("default/a")]), Most::default());
         let controller =
             Controller::for_shared(&world.informer).with_config(config.controller_metrics(most.clone()));

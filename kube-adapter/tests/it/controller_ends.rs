@@ -115,13 +115,13 @@ async fn immediate_stop_releases_the_lease_only_after_the_last_poll_of_a_reconci
     let server = ApiServer::new();
     server.register::<ConfigMap>().register::<Lease>();
     server.put(&map("default/a"));
-    let mut election = Election::builder(server.client(), "default", "l", "a").build().unwrap();
+    let mut election = Election::builder(server.client(), "default", "l", "a").standby(true).build().unwrap();
     let ((stop, stopped), (released, is_released)) = (oneshot::channel::<()>(), std::sync::mpsc::channel());
     let (blocks, begun) = (Arc::new(Mutex::new((is_released, None))), Arc::new(Notify::new()));
     let controller = Controller::new(Api::<ConfigMap>::all(server.client()), watcher::Config::default())
         .forceful_shutdown_on(stopped.map(drop));
     let context = Arc::new((blocks.clone(), begun.clone()));
-    let work = election.run_as_standby(std::future::pending(), |leadership| {
+    let work = election.run(std::future::pending(), |leadership| {
         let reconciles = controller.with_leadership(&leadership).run(
             async |_, context: Arc<(Arc<Mutex<Blocks>>, Arc<Notify>)>| {
                 let (blocks, begun) = &*context;

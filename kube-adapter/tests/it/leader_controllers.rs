@@ -94,7 +94,7 @@ impl Replica {
         work: &Arc<Work>,
         takes: Duration,
     ) -> Self {
-        let mut election = Election::builder(leases, "ns", "l", name).seed(7).build().unwrap();
+        let mut election = Election::builder(leases, "ns", "l", name).seed(7).standby(true).build().unwrap();
         let config = Config::default().queue_order(QueueOrder::Fifo).concurrency(1);
         let controller = Controller::new(Api::<ConfigMap>::all(cluster.client()), watcher::Config::default())
             .with_config(config);
@@ -103,7 +103,7 @@ impl Replica {
         let context = Arc::new((name.to_owned(), work.clone(), status.clone(), takes));
         let ended = tokio::spawn(async move {
             election
-                .run_as_standby(stopped.map(drop), |leadership| {
+                .run(stopped.map(drop), |leadership| {
                     controller
                         .with_leadership(&leadership)
                         .run(reconcile, |_, _, _| Action::await_change(), context)
@@ -316,11 +316,11 @@ async fn a_standby_is_not_reported_as_started() {
     cluster.fail_next(RequestMatcher::any().resource::<Secret>(), u32::MAX, forbidden("secrets"));
     // The replica cannot read the Lease, so it is never elected.
     cluster.fail_next(RequestMatcher::any().resource::<Lease>(), u32::MAX, forbidden("leases"));
-    let mut election = Election::builder(cluster.client(), "ns", "l", "a").build().unwrap();
+    let mut election = Election::builder(cluster.client(), "ns", "l", "a").standby(true).build().unwrap();
     let all = watcher::Config::default;
     let controller = Controller::new(Api::<ConfigMap>::all(cluster.client()), all())
         .owns(Api::<Secret>::all(cluster.client()), all());
-    let run = election.run_as_standby(pending(), |leadership| {
+    let run = election.run(pending(), |leadership| {
         let reconcile = async |_: Arc<ConfigMap>, _: Arc<()>| Ok::<_, Refused>(Action::await_change());
         let controller = controller.with_leadership(&leadership);
         controller

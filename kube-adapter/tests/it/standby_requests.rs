@@ -51,7 +51,8 @@ async fn a_request_in_standby_is_reconciled_after_the_election_if_the_filter_rej
     let (requests, requested) = fed();
     let (all, all_requested) = fed();
     let (pods, changed) = fed();
-    let mut election = Election::builder(server.client(), "default", "l", "a").seed(7).build().unwrap();
+    let mut election =
+        Election::builder(server.client(), "default", "l", "a").seed(7).standby(true).build().unwrap();
     let controller = Controller::for_shared(&world.informer)
         .with_config(fifo_config())
         .filter_changes(|_| false)
@@ -62,7 +63,7 @@ async fn a_request_in_standby_is_reconciled_after_the_election_if_the_filter_rej
     let running = tokio::spawn(async move {
         let work =
             |leadership| logging(controller.with_leadership(&leadership), &noted).for_each(async |_| {});
-        election.run_as_standby(std::future::pending(), work).await
+        election.run(std::future::pending(), work).await
     });
     sleep(SECOND).await;
     requests.send(request("b")).unwrap();
@@ -86,7 +87,8 @@ async fn a_request_in_standby_is_reconciled_after_the_election_if_the_filter_rej
 async fn a_stream_that_ends_in_standby_loses_no_request() {
     let world = World::of([map("default/a")]);
     let (server, runs) = (lease_server(10), Runs::new());
-    let mut election = Election::builder(server.client(), "default", "l", "a").seed(7).build().unwrap();
+    let mut election =
+        Election::builder(server.client(), "default", "l", "a").seed(7).standby(true).build().unwrap();
     let controller = Controller::for_shared(&world.informer)
         .filter_changes(|_| false)
         .reconcile_on(stream::iter([request("a")]));
@@ -94,7 +96,7 @@ async fn a_stream_that_ends_in_standby_loses_no_request() {
     let running = tokio::spawn(async move {
         let work =
             |leadership| logging(controller.with_leadership(&leadership), &noted).for_each(async |_| {});
-        election.run_as_standby(std::future::pending(), work).await
+        election.run(std::future::pending(), work).await
     });
     sleep(SECOND).await;
     assert!(runs.all().is_empty());
@@ -109,14 +111,15 @@ async fn a_stream_that_has_ended_in_standby_is_not_polled_again() {
     let (server, runs) = (lease_server(10), Runs::new());
     // Polling an `unfold` that has ended panics, so the controller would panic at its election.
     let (requests, requested) = fed();
-    let mut election = Election::builder(server.client(), "default", "l", "a").seed(7).build().unwrap();
+    let mut election =
+        Election::builder(server.client(), "default", "l", "a").seed(7).standby(true).build().unwrap();
     let controller =
         Controller::for_shared(&world.informer).filter_changes(|_| false).reconcile_on(requested);
     let noted = runs.clone();
     let running = tokio::spawn(async move {
         let work =
             |leadership| logging(controller.with_leadership(&leadership), &noted).for_each(async |_| {});
-        election.run_as_standby(std::future::pending(), work).await
+        election.run(std::future::pending(), work).await
     });
     sleep(SECOND).await;
     requests.send(request("a")).unwrap();
@@ -166,7 +169,8 @@ async fn random_requests(bytes: &[u8]) {
         1 => controller.filter_changes(|_| false),
         _ => controller.filter_changes(|change| !change.is_initial()),
     };
-    let mut election = Election::builder(server.client(), "default", "l", "a").seed(7).build().unwrap();
+    let mut election =
+        Election::builder(server.client(), "default", "l", "a").seed(7).standby(true).build().unwrap();
     let (log, status) = (Arc::new(Mutex::new(Vec::<Begun>::new())), election.status());
     let (stop, stopped) = oneshot::channel::<()>();
     let (noted, leads) = (log.clone(), status.clone());
@@ -183,7 +187,7 @@ async fn random_requests(bytes: &[u8]) {
             let controller = controller.with_leadership(&leadership);
             controller.run(reconcile, |_, _, _| Action::await_change(), Arc::new(())).for_each(async |_| {})
         };
-        election.run_as_standby(async { drop(stopped.await) }, work).await
+        election.run(async { drop(stopped.await) }, work).await
     });
     let mut due: Vec<(String, Instant)> = Vec::new();
     for _ in 0..len / 3 {

@@ -93,12 +93,12 @@ async fn a_reconcile_is_dropped_instead_of_polled_once_the_term_and_its_grace_ar
     let lines = Lines::of_flyball();
     let _default = tracing::subscriber::set_default(lines.clone());
     let cluster = cluster();
-    let mut election = Election::builder(cluster.client(), "ns", "l", "a").build().unwrap();
+    let mut election = Election::builder(cluster.client(), "ns", "l", "a").standby(true).build().unwrap();
     let (status, polls) = (election.status(), Arc::<Polls>::default());
     let controller = Controller::new(Api::<ConfigMap>::all(cluster.client()), watcher::Config::default());
     let context = polls.clone();
     let ended = tokio::spawn(async move {
-        let work = election.run_as_standby(pending(), |leadership| {
+        let work = election.run(pending(), |leadership| {
             let reconciles = controller.with_leadership(&leadership).run(
                 |_, polls| Endless(polls),
                 |_, _, _| unreachable!("no reconcile fails"),
@@ -163,8 +163,8 @@ fn replica(server: &str, name: &str) {
                 election.renew_deadline(SECOND * 13 / 10).retry_period(SECOND / 5).stop_grace(SECOND / 2);
             let controller =
                 Controller::new(Api::<ConfigMap>::all(client.clone()), watcher::Config::default());
-            let mut election = election.build().unwrap();
-            let work = election.run_as_standby(pending(), |leadership| {
+            let mut election = election.standby(true).build().unwrap();
+            let work = election.run(pending(), |leadership| {
                 let reconcile = async |map: Arc<ConfigMap>, _: Arc<()>| -> Result<Action, Refused> {
                     loop {
                         write(&format!("polled {}", map.name_any()));

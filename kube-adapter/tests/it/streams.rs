@@ -451,7 +451,8 @@ async fn a_standby_reconciles_all_objects_of_the_store_when_it_is_elected() {
         server.fail_next(RequestMatcher::any().resource::<Lease>(), 10, forbidden);
         let (store, mut writer) = reflector::store::<ConfigMap>();
         let (own, own_stream) = fed::<Item<ConfigMap>>();
-        let mut election = Election::builder(server.client(), "default", "l", "a").seed(7).build().unwrap();
+        let mut election =
+            Election::builder(server.client(), "default", "l", "a").seed(7).standby(true).build().unwrap();
         let controller = Controller::for_stream(own_stream, store).with_config(fifo_config());
         let (monitor, runs) = (controller.monitor(), Runs::new());
         let (stop, stopped) = oneshot::channel::<()>();
@@ -459,7 +460,7 @@ async fn a_standby_reconciles_all_objects_of_the_store_when_it_is_elected() {
         let running = tokio::spawn(async move {
             let work =
                 |leadership| logging(controller.with_leadership(&leadership), &noted).for_each(async |_| {});
-            election.run_as_standby(async { drop(stopped.await) }, work).await
+            election.run(async { drop(stopped.await) }, work).await
         });
         for name in ["default/a", "default/b"] {
             writer.apply_watcher_event(&Event::Init);
@@ -536,7 +537,8 @@ async fn the_keys_of_all_objects_are_added_in_pieces() {
         let (store, _writer) = stored(&names);
         let (bulk, bulk_stream) = fed();
         let server = server();
-        let mut election = Election::builder(server.client(), "default", "l", "a").seed(7).build().unwrap();
+        let mut election =
+            Election::builder(server.client(), "default", "l", "a").seed(7).standby(true).build().unwrap();
         let mut controller = Controller::for_stream(stream::pending(), store)
             .with_config(fifo_config().concurrency(1))
             .reconcile_all_on(bulk_stream);
@@ -549,7 +551,7 @@ async fn the_keys_of_all_objects_are_added_in_pieces() {
                 }
                 controller.run(never, |_, _, _| unreachable!(), Arc::new(())).for_each(async |_| {}).await;
             };
-            election.run_as_standby(std::future::pending(), work).await
+            election.run(std::future::pending(), work).await
         });
         if !elected {
             bulk.send(()).unwrap();

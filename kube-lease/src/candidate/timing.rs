@@ -114,6 +114,8 @@ pub enum InvalidElectionConfig {
     StopGrace,
     /// The identity is empty. In a Lease, an empty identity means that there is no holder.
     Identity,
+    /// The name of the Lease is no DNS subdomain, or the namespace is no DNS label: the API server would refuse every request for this Lease.
+    Name,
 }
 
 impl fmt::Display for InvalidElectionConfig {
@@ -127,6 +129,9 @@ impl fmt::Display for InvalidElectionConfig {
                 "the stop grace must be shorter than the time between the renew deadline and the lease duration"
             }
             Self::Identity => "a candidate needs an identity",
+            Self::Name => {
+                "the name of a Lease must be a DNS subdomain, and its namespace a DNS label: lower-case letters, digits, `-` and, in the name, `.`"
+            }
         })
     }
 }

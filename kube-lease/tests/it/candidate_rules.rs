@@ -90,8 +90,8 @@ fn held_by(holder: &str, seconds: i32) -> LeaderElectionRecord {
     LeaderElectionRecord {
         holder_identity: holder.into(),
         lease_duration_seconds: seconds,
-        acquire_time: Some("2025-01-01T00:00:00Z".parse().unwrap()),
-        renew_time: Some("2025-06-01T00:00:00Z".parse().unwrap()),
+        acquire_time: Some("2025-01-01T00:00:00Z".to_owned()),
+        renew_time: Some("2025-06-01T00:00:00Z".to_owned()),
         leader_transitions: 3,
     }
 }
@@ -118,7 +118,8 @@ fn a_new_holder_leads_since_now_and_adds_one() {
     scripted.expect_get();
     scripted.respond_record(&held_by("b", 0));
     let taken = scripted.expect_write();
-    assert_eq!((taken.acquire_time, taken.renew_time), (Some(scripted.wall), Some(scripted.wall)));
+    let now = Some("2026-01-01T00:00:00.000000Z".to_owned());
+    assert_eq!((&taken.acquire_time, &taken.renew_time), (&now, &now));
     assert_eq!(
         (&*taken.holder_identity, taken.leader_transitions, taken.lease_duration_seconds),
         ("a", 4, 15)
@@ -156,7 +157,7 @@ fn reads_the_lease_exactly_when_it_expires() {
 fn the_lease_duration_counts_from_the_last_observed_change() {
     let (mut scripted, mut kept) = (Scripted::new("a"), held_by("b", 3));
     for n in 0..20 {
-        kept.renew_time = Some("2025-06-01T00:00:00Z".parse::<Timestamp>().unwrap() + n * SECOND);
+        kept.renew_time = Some(format!("2025-06-01T00:00:{n:02}Z"));
         scripted.expect_get();
         scripted.respond_record(&kept);
         let wait = scripted.waits();
@@ -253,7 +254,7 @@ fn keeps_its_observation_when_it_campaigns_again() {
 }
 
 #[test]
-fn a_release_is_tried_three_times() {
+fn a_failed_release_is_tried_again_a_retry_period_after_it_was_sent_and_three_times_in_all() {
     let (mut scripted, record) = Scripted::leading("a");
     scripted.candidate.release(scripted.now);
     assert_eq!(scripted.expect_write().holder_identity, "");
@@ -263,11 +264,87 @@ fn a_release_is_tried_three_times() {
         scripted.respond_record(&record);
         assert_eq!(scripted.expect_write().holder_identity, "");
         assert!(!scripted.candidate.has_ended());
+        scripted.pass(SECOND / 2);
         scripted.respond(LeaseResponse::Failed);
+        assert_eq!(scripted.waits(), SECOND * 3 / 2);
+        scripted.pass(SECOND * 3 / 2);
     }
     scripted.expect_get();
     scripted.respond(LeaseResponse::Failed);
     assert!(scripted.candidate.has_ended());
+}
+
+#[test]
+fn a_release_waits_for_the_response_to_an_open_renewal() {
+    for executed in [true, false] {
+        let (mut scripted, record) = Scripted::leading("a");
+        scripted.pass(2 * SECOND);
+        let renewed = scripted.expect_write();
+        assert_eq!(renewed.holder_identity, "a");
+        scripted.pass(SECOND);
+        scripted.candidate.release(scripted.now);
+        assert_eq!(scripted.waits(), 4 * SECOND, "the renewal has half of the renew deadline");
+        if executed {
+            scripted.respond_record(&renewed);
+        } else {
+            scripted.respond(LeaseResponse::Failed);
+            // The failure of the renewal is not one of the release, so the Lease is read immediately.
+            scripted.expect_get();
+            scripted.respond_record(&record);
+        }
+        assert_eq!(scripted.expect_write().holder_identity, "");
+        scripted.respond_record(&held_by("", 1));
+        assert!(scripted.candidate.has_ended());
+    }
+}
+
+#[test]
+fn a_time_that_is_no_timestamp_is_a_record_like_any_other() {
+    // The last second of the year 9999 is a valid time of a Lease.
+    let last = |fraction: u32| Some(format!("9999-12-31T23:59:59.{fraction:06}Z"));
+    let (mut scripted, mut kept) = (Scripted::new("a"), held_by("b", 3));
+    for n in 0..20 {
+        kept.renew_time = last(n);
+        scripted.expect_get();
+        scripted.respond_record(&kept);
+        let wait = scripted.waits();
+        assert!((2 * SECOND..=3 * SECOND).contains(&wait), "{wait:?}: the record has changed");
+        scripted.pass(wait);
+    }
+    let mut waited = Duration::ZERO;
+    let taken = loop {
+        match scripted.step() {
+            CandidateStep::Wait(until) => {
+                let wait = until.since(scripted.now);
+                waited += wait;
+                scripted.pass(wait);
+            }
+            CandidateStep::Request(LeaseRequest::Get) => scripted.respond_record(&kept),
+            CandidateStep::Request(LeaseRequest::Create(record) | LeaseRequest::Update { record, .. }) => {
+                break record;
+            }
+        }
+    };
+    assert!(waited <= 3 * SECOND, "{waited:?}: the record has not changed");
+    assert_eq!(taken.holder_identity, "a");
+    // Each renewal of its own record differs from all earlier ones.
+    let mut own = held_by("a", 15);
+    own.renew_time = last(0);
+    scripted.respond(LeaseResponse::Failed);
+    let wait = scripted.waits();
+    scripted.pass(wait);
+    scripted.expect_get();
+    scripted.respond_record(&own);
+    let mut times = vec![own.renew_time];
+    for _ in 0..3 {
+        let renewed = scripted.expect_write();
+        scripted.respond_record(&renewed);
+        times.push(renewed.renew_time);
+        scripted.pass(2 * SECOND);
+    }
+    times.sort();
+    times.dedup();
+    assert_eq!(times.len(), 4, "{times:?}");
 }
 
 #[test]

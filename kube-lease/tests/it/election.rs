@@ -48,7 +48,7 @@ fn a_leader_writes_the_record_of_client_go_renews_and_releases_it() {
         let mut election = candidate(server.client(), "a").build().unwrap();
         let status = election.status();
         let ended = election
-            .run(|leadership| async move {
+            .run(pending(), |leadership| async move {
                 let first = server.lease().spec.unwrap();
                 assert_eq!(first.holder_identity.as_deref(), Some("a"));
                 assert_eq!((first.lease_duration_seconds, first.lease_transitions), (Some(15), Some(0)));
@@ -94,10 +94,10 @@ fn acquires_a_released_lease_at_the_next_read_and_another_after_expiry() {
                 let led = led.clone();
                 async move {
                     sleep(SECOND).await;
-                    second.run(|_| async move { led.set(Some(start.elapsed())) }).await
+                    second.run(pending(), |_| async move { led.set(Some(start.elapsed())) }).await
                 }
             });
-            first.run(|_| sleep(7 * SECOND)).await;
+            first.run(pending(), |_| sleep(7 * SECOND)).await;
             noted.set(start.elapsed());
             assert_eq!(follower.await.unwrap(), ElectionOutcome::Done(()));
             let wait = (led.get().unwrap() - ended.get()).as_millis();
@@ -132,12 +132,12 @@ fn a_disconnected_leader_is_lost_at_the_deadline_and_its_work_is_dropped_before_
                 let led = led.clone();
                 spawn_local(async move {
                     sleep(SECOND).await;
-                    other.run(|_| async move { led.set(start.elapsed().as_millis()) }).await
+                    other.run(pending(), |_| async move { led.set(start.elapsed().as_millis()) }).await
                 })
             };
             let status = cut_off.status();
             let ended = cut_off
-                .run(|leadership| {
+                .run(pending(), |leadership| {
                     let (told, dropped) = (told.clone(), dropped.clone());
                     async move {
                         let _dropped = RecordsDropTime(start, dropped);
@@ -190,7 +190,7 @@ fn an_outage_shorter_than_the_deadline_is_survived() {
             let status = &election.status();
             let server = &server;
             let ended = election
-                .run(|leadership| async move {
+                .run(pending(), |leadership| async move {
                     sleep(3 * SECOND).await;
                     server.connection(connection);
                     sleep(6 * SECOND).await;
@@ -213,7 +213,7 @@ fn reads_the_lease_after_a_conflict_and_keeps_other_fields() {
         let server = &LeaseServer::new();
         let mut election = candidate(server.client(), "a").build().unwrap();
         let ended = election
-            .run(|leadership| async move {
+            .run(pending(), |leadership| async move {
                 for n in 0..30 {
                     sleep(SECOND).await;
                     server.overwrite(|lease| {
@@ -239,7 +239,7 @@ fn the_work_ends_when_another_client_takes_the_lease() {
             let mut election = candidate(server.client(), "a").build().unwrap();
             let start = Instant::now();
             let ended = election
-                .run(|_| async {
+                .run(pending(), |_| async {
                     sleep(3 * SECOND).await;
                     server.overwrite(|lease| lease["spec"]["holderIdentity"] = json!(holder));
                     pending::<()>().await;
@@ -259,7 +259,7 @@ fn a_leader_whose_lease_was_deleted_stops_at_its_next_renewal() {
         let mut election = candidate(server.client(), "a").build().unwrap();
         let (start, dropped) = (Instant::now(), Rc::<Cell<_>>::default());
         let ended = election
-            .run(|_| {
+            .run(pending(), |_| {
                 let dropped = dropped.clone();
                 async move {
                     let _dropped = RecordsDropTime(start, dropped);
@@ -293,7 +293,7 @@ fn a_lease_that_is_deleted_by_hand_never_leads_to_two_leaders() {
                     let new = || candidate(client.clone(), name).seed(phase.into()).build().unwrap();
                     let mut election = new();
                     loop {
-                        let work = election.run(|_| {
+                        let work = election.run(pending(), |_| {
                             let (working, two) = (working.clone(), two.clone());
                             async move {
                                 let _worker = Worker::new(name, working, two);
@@ -374,7 +374,7 @@ fn a_response_that_does_not_arrive_keeps_the_error_before_it() {
         };
         tokio::select! {
             () = watched => {}
-            outcome = election.run(async |leadership| leadership.lost().await) => panic!("{outcome:?}"),
+            outcome = election.run(pending(), async |leadership| leadership.lost().await) => panic!("{outcome:?}"),
         }
     });
 }
@@ -391,7 +391,7 @@ fn a_404_that_is_not_about_the_lease_stops_no_leader_and_lets_no_candidate_creat
             let mut election = candidate(server.client(), "a").build().unwrap();
             let status = &election.status();
             let ended = election
-                .run(|leadership| async move {
+                .run(pending(), |leadership| async move {
                     sleep(3 * SECOND).await;
                     server.connection(connection);
                     sleep(6 * SECOND).await;
@@ -406,7 +406,7 @@ fn a_404_that_is_not_about_the_lease_stops_no_leader_and_lets_no_candidate_creat
             let server = LeaseServer::new();
             server.connection(connection);
             let mut election = candidate(server.client(), "a").build().unwrap();
-            assert_eq!(election.run_until(sleep(9 * SECOND), until_lost).await, ElectionOutcome::Stopped);
+            assert_eq!(election.run(sleep(9 * SECOND), until_lost).await, ElectionOutcome::Stopped);
             let sent = server.sent();
             assert!(
                 sent.len() > 1 && sent.iter().all(|method| method == Method::GET),
@@ -449,7 +449,7 @@ fn a_guarded_future_is_dropped_instead_of_polled_once_the_term_and_its_grace_are
         let mut election = candidate(server.client(), "a").build().unwrap();
         let future = CountsPolls::default();
         let polled = future.clone();
-        let mut run = pin!(election.run(|leadership| {
+        let mut run = pin!(election.run(pending(), |leadership| {
             let task = spawn_local(leadership.guard(polled));
             async move { task.await.unwrap() }
         }));
@@ -478,7 +478,7 @@ fn a_guarded_future_is_dropped_when_the_lease_is_overwritten_or_deleted_or_the_w
             let mut election = candidate(server.client(), "a").build().unwrap();
             let future = CountsPolls::default();
             let task = Rc::<RefCell<Option<_>>>::default();
-            let run = election.run(|leadership| {
+            let run = election.run(pending(), |leadership| {
                 task.replace(Some(spawn_local(leadership.guard(future.clone()))));
                 async {
                     sleep(3 * SECOND).await;
@@ -508,9 +508,9 @@ fn the_token_of_a_term_is_greater_than_all_earlier_ones_even_after_a_deletion() 
         let server = &LeaseServer::new();
         let mut tokens = Vec::new();
         for deleted in [false, false, true, true, false] {
-            let mut election = candidate(server.client(), "a").build().unwrap();
+            let mut election = candidate(server.client(), "a").standby(true).build().unwrap();
             let ended = election
-                .run_as_standby(pending(), |leadership| async move {
+                .run(pending(), |leadership| async move {
                     assert_eq!(leadership.token(), None, "the term has not begun");
                     leadership.elected().await;
                     let token = leadership.token();
@@ -543,7 +543,7 @@ fn a_version_that_is_no_number_gives_no_token() {
             let server = LeaseServer::new();
             server.prefix_versions(prefix);
             let mut election = candidate(server.client(), "a").build().unwrap();
-            let token = election.run(|leadership| async move { leadership.token() });
+            let token = election.run(pending(), |leadership| async move { leadership.token() });
             assert_eq!(token.await, ElectionOutcome::Done(None), "{prefix:?}");
         }
     });
@@ -559,7 +559,7 @@ fn lost_completes_in_time_in_another_task() {
         let told = Rc::<Cell<_>>::default();
         let (noted, polls) = (told.clone(), Rc::<Cell<u32>>::default());
         let counted = polls.clone();
-        let mut run = pin!(election.run(|leadership| {
+        let mut run = pin!(election.run(pending(), |leadership| {
             let lost = leadership.lost();
             spawn_local(async move {
                 lost.await;
@@ -596,7 +596,7 @@ fn a_late_response_does_not_prolong_an_ended_term() {
     local(async {
         let server = LeaseServer::new();
         let mut election = candidate(server.client(), "a").build().unwrap();
-        let mut run = pin!(election.run(until_lost));
+        let mut run = pin!(election.run(pending(), until_lost));
         let mut run = poll_fn(|context| run.as_mut().poll(context));
         for _ in 0..100 {
             assert!((&mut run).now_or_never().is_none());
@@ -628,7 +628,7 @@ fn a_response_that_is_processed_at_the_deadline_does_not_prolong_the_term() {
         let connection: Arc<Mutex<Connection>> = Arc::default();
         let mut election = candidate(server.client_with(connection.clone()), "a").build().unwrap();
         let status = election.status();
-        let run = election.run(|_| {
+        let run = election.run(pending(), |_| {
             // The renewal is sent and executed at 2 s, but its response arrives at 11 s, after the term has ended at 10 s.
             *connection.lock() = Connection::BlocksClient(9 * SECOND);
             pending::<()>()
@@ -649,7 +649,8 @@ fn a_work_that_ends_after_its_leadership_has_not_ended_while_it_led() {
         let server = LeaseServer::new();
         let mut election = candidate(server.client(), "a").build().unwrap();
         // The work blocks its thread for too long.
-        let ended = election.run(|_| async { advance(11 * SECOND).now_or_never().is_some() }).await;
+        let ended =
+            election.run(pending(), |_| async { advance(11 * SECOND).now_or_never().is_some() }).await;
         assert_eq!(ended, ElectionOutcome::Lost(LossReason::NotRenewed, Some(false)));
         assert_eq!(
             server.holder(),
@@ -665,7 +666,7 @@ fn lost_is_pending_while_the_lease_is_renewed() {
         let server = LeaseServer::new();
         let mut election = candidate(server.client(), "a").build().unwrap();
         let start = Instant::now();
-        let ended = election.run_until(sleep(61 * SECOND), |leadership| async move {
+        let ended = election.run(sleep(61 * SECOND), |leadership| async move {
             leadership.lost().await;
             start.elapsed()
         });
@@ -679,7 +680,7 @@ fn the_work_is_dropped_before_the_lease_is_released() {
         let server = LeaseServer::new();
         let mut election = candidate(server.client(), "a").build().unwrap();
         let holder = Rc::<RefCell<String>>::default();
-        let ended = election.run(|_| {
+        let ended = election.run(pending(), |_| {
             let holds = RecordsHolder(server.clone(), holder.clone());
             // Unlike an async block, this future keeps its captured values after it has completed.
             poll_fn(move |_| {
@@ -714,7 +715,7 @@ fn a_failed_release_ends_and_is_no_overrun() {
                 assert_eq!(status.live(Duration::ZERO), Ok(()), "{:?}", start.elapsed());
             }
         });
-        let ended = election.run(|_| async {
+        let ended = election.run(pending(), |_| async {
             sleep(9 * SECOND).await;
             server.connection(Connection::RequestsLost);
         });
@@ -740,7 +741,7 @@ fn a_panic_of_the_work_releases_the_lease_and_a_panic_of_the_callback_has_no_eff
             .build()
             .unwrap();
         let status = election.status();
-        let run = election.run(|_| async {
+        let run = election.run(pending(), |_| async {
             sleep(3 * SECOND).await;
             panic!("the work");
         });
@@ -749,7 +750,7 @@ fn a_panic_of_the_work_releases_the_lease_and_a_panic_of_the_callback_has_no_eff
         assert_eq!(server.holder(), "");
         assert!(!status.is_leader());
         // The election can run again, and calls the callback again for the new leader.
-        assert_eq!(election.run(|_| async { 7 }).await, ElectionOutcome::Done(7));
+        assert_eq!(election.run(pending(), |_| async { 7 }).await, ElectionOutcome::Done(7));
         assert_eq!(*seen.lock(), ["a", "a"]);
         assert_eq!(status.times_elected(), 2);
     });
@@ -765,13 +766,13 @@ fn a_stop_ends_a_candidate_immediately_and_a_leader_after_its_work() {
         let mut election = candidate(server.client(), "a").build().unwrap();
         let start = Instant::now();
         let never = |_: Leadership| pending::<()>();
-        assert_eq!(election.run_until(sleep(5 * SECOND), never).await, ElectionOutcome::Stopped);
+        assert_eq!(election.run(sleep(5 * SECOND), never).await, ElectionOutcome::Stopped);
         assert_eq!(start.elapsed(), 5 * SECOND);
         assert_eq!(server.holder(), "other");
 
         server.overwrite(|lease| lease["spec"] = json!({}));
         let held = Rc::<RefCell<Vec<_>>>::default();
-        let ended = election.run_until(sleep(5 * SECOND), |leadership| {
+        let ended = election.run(sleep(5 * SECOND), |leadership| {
             let (server, held) = (server.clone(), held.clone());
             async move {
                 leadership.lost().await;
@@ -804,7 +805,7 @@ fn a_candidate_that_is_stopped_while_it_acquires_releases_the_lease() {
                     server.connection(connection);
                     let mut election = candidate(server.client(), "a").build().unwrap();
                     let start = Instant::now();
-                    let ended = election.run_until(sleep(stop), until_lost).await;
+                    let ended = election.run(sleep(stop), until_lost).await;
                     let took = start.elapsed() - stop;
                     let place = format!(
                         "{connection:?}, {taken_over}, stopped after {stop:?}, ended in {took:?}: {ended:?}"
@@ -829,7 +830,7 @@ fn a_dropped_run_ends_its_term_and_leaves_the_lease_to_run_out() {
         let status = election.status();
         let kept = Rc::<RefCell<Option<Leadership>>>::default();
         let keep = kept.clone();
-        let run = election.run(|leadership| async move {
+        let run = election.run(pending(), |leadership| async move {
             keep.replace(Some(leadership));
             pending::<()>().await;
         });
@@ -868,9 +869,98 @@ fn periods_that_do_not_fit_cannot_be_built() {
         short
             .build()
             .unwrap()
-            .run(|_| async { assert_eq!(server.lease().spec.unwrap().lease_duration_seconds, Some(1)) })
+            .run(pending(), |_| async {
+                assert_eq!(server.lease().spec.unwrap().lease_duration_seconds, Some(1))
+            })
             .await;
     });
+}
+
+#[test]
+fn a_name_that_no_lease_can_have_cannot_be_built() {
+    local(async {
+        let server = LeaseServer::new();
+        let built = |namespace: &str, name: &str| {
+            Election::builder(server.client(), namespace, name, "a").build().map(drop)
+        };
+        for name in ["a", "a.b-c.0", &"a".repeat(253)] {
+            assert_eq!(built("ns", name), Ok(()), "{name}");
+        }
+        for name in ["", "A", "a_b", "a/b", "..", "a.", "a..b", "-a", "a-", "a.-b", "ä", &"a".repeat(254)] {
+            assert_eq!(built("ns", name), Err(InvalidElectionConfig::Name), "{name}");
+        }
+        for namespace in ["", "A", "a.b", "a/b", "-a", &"a".repeat(64)] {
+            assert_eq!(built(namespace, "l"), Err(InvalidElectionConfig::Name), "{namespace}");
+        }
+        assert_eq!(built(&"a".repeat(63), "l"), Ok(()));
+    });
+}
+
+#[test]
+fn a_stop_while_a_request_is_in_flight_is_no_failure() {
+    for stop in (0..48).map(|n| SECOND / 4 * n) {
+        local(async {
+            let server = LeaseServer::new();
+            server.connection(Connection::Slow(SECOND / 2));
+            let mut election = candidate(server.client(), "a").build().unwrap();
+            let status = election.status();
+            let ended = election.run(sleep(stop), until_lost).await;
+            assert_eq!(status.last_error(), None, "stopped after {stop:?}: {ended:?}");
+            let reads = server.requests().iter().filter(|(_, method)| *method == Method::GET).count();
+            assert!(reads <= 1, "stopped after {stop:?}: a write conflicted with an open one");
+            for _ in 0..5 {
+                assert_ne!(server.holder_if_any().as_deref(), Some("a"), "stopped after {stop:?}");
+                sleep(SECOND).await;
+            }
+        });
+    }
+}
+
+#[test]
+fn a_refused_release_is_tried_again_after_a_retry_period() {
+    local(async {
+        let server = LeaseServer::new();
+        let mut election = candidate(server.client(), "a").build().unwrap();
+        let start = Instant::now();
+        let ended = election.run(pending(), |_| async {
+            sleep(9 * SECOND).await;
+            server.connection(Connection::Refuses(503));
+        });
+        // The server works again one second after the first attempt.
+        let (ended, ()) = futures_util::join!(ended, async {
+            sleep(10 * SECOND).await;
+            assert_eq!(server.holder(), "a");
+            server.connection(Connection::Ok);
+        });
+        assert_eq!(ended, ElectionOutcome::Done(()));
+        assert_eq!((start.elapsed(), &*server.holder()), (11 * SECOND, ""));
+    });
+}
+
+#[test]
+fn a_lease_whose_times_are_in_the_year_9999_is_read() {
+    for holder in ["a", "b"] {
+        local(async {
+            let server = LeaseServer::new();
+            let last = "9999-12-31T23:59:59.999999Z";
+            server.overwrite(|lease| {
+                lease["spec"] = json!({
+                    "holderIdentity": holder, "leaseDurationSeconds": 15, "acquireTime": last, "renewTime": last,
+                    "strategy": "OldestEmulationVersion",
+                });
+            });
+            let mut election = candidate(server.client(), "a").build().unwrap();
+            let start = Instant::now();
+            let ended = election.run(pending(), async |_| start.elapsed()).await;
+            let ElectionOutcome::Done(waited) = ended else { panic!("{ended:?}") };
+            let least = if holder == "a" { Duration::ZERO } else { 15 * SECOND };
+            assert!((least..=least + SECOND).contains(&waited), "{waited:?}");
+            server.overwrite(|lease| {
+                assert_eq!(lease["spec"]["strategy"], "OldestEmulationVersion", "other fields are kept");
+                assert_eq!(lease["spec"]["holderIdentity"], "");
+            });
+        });
+    }
 }
 
 /// Work that panics when it is dropped.
@@ -895,15 +985,15 @@ fn a_panic_in_the_drop_of_the_work_releases_the_lease() {
     local(async {
         let server = LeaseServer::new();
         let mut election = candidate(server.client(), "a").build().unwrap();
-        let run = election.run(|_| PanicsOnDrop(std::future::ready(7)));
+        let run = election.run(pending(), |_| PanicsOnDrop(std::future::ready(7)));
         let panic = AssertUnwindSafe(run).catch_unwind().await.unwrap_err();
         assert_eq!((panic.downcast_ref(), &*server.holder()), (Some(&"the drop"), ""));
         // If both panic, the first panic propagates.
-        let run = election.run(|_| PanicsOnDrop(Box::pin(async { panic!("the work") })));
+        let run = election.run(pending(), |_| PanicsOnDrop(Box::pin(async { panic!("the work") })));
         let panic = AssertUnwindSafe(run).catch_unwind().await.unwrap_err();
         assert_eq!((panic.downcast_ref(), &*server.holder()), (Some(&"the work"), ""));
         // A lease that was lost is not released.
-        let run = election.run(|_| {
+        let run = election.run(pending(), |_| {
             server.overwrite(|lease| lease["spec"]["holderIdentity"] = "b".into());
             PanicsOnDrop(pending::<()>())
         });

@@ -1,5 +1,6 @@
 //! Requests through the client that `Client::try_default()` creates, which repeats requests after 429, 503 and 504.
 
+use std::future::pending;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -76,7 +77,7 @@ async fn a_candidate_sends_one_request_per_retry_period_to_a_failing_server() {
     server.fail_next(RequestMatcher::any(), u32::MAX, etcd_is_down());
     let mut election = candidate(&server);
     let status = election.status();
-    assert!(timeout(60 * SECOND, election.run(async |_| ())).await.is_err());
+    assert!(timeout(60 * SECOND, election.run(pending(), async |_| ())).await.is_err());
     let requests = server.requests().len();
     assert!((14..=31).contains(&requests), "{requests}");
     let error = status.last_error().unwrap();
@@ -90,7 +91,7 @@ async fn a_leader_sends_one_request_per_retry_period_to_a_failing_server() {
     let mut election = candidate(&server);
     let status = election.status();
     let outcome = election
-        .run(async |leadership| {
+        .run(pending(), async |leadership| {
             sleep(3 * SECOND).await;
             server.clear_requests();
             server.fail_next(RequestMatcher::any(), u32::MAX, etcd_is_down());
@@ -124,7 +125,7 @@ async fn the_error_of_a_creation_is_kept_while_the_candidate_waits_to_repeat_it(
     };
     tokio::select! {
         () = watched => {}
-        outcome = election.run(async |_| ()) => panic!("{outcome:?}"),
+        outcome = election.run(pending(), async |_| ()) => panic!("{outcome:?}"),
     }
     let creations = server.requests_matching(&RequestMatcher::verb(Verb::Create)).len();
     assert!((3..=5).contains(&creations), "{creations}");

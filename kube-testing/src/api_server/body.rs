@@ -12,7 +12,7 @@ use http_body::{Body, Frame};
 use tokio::time::{Sleep, sleep};
 
 use crate::api_server::ApiServer;
-use crate::state::watch::End;
+use crate::state::watches::End;
 
 /// The body of a response of an [`ApiServer`].
 ///

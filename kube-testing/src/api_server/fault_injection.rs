@@ -8,7 +8,7 @@ use kube::core::Status;
 use super::ApiServer;
 use super::faults::Failure;
 use crate::request_matcher::RequestMatcher;
-use crate::state::watch::{End, Watch};
+use crate::state::watches::{End, Watch};
 
 /// Fault injection.
 impl ApiServer {

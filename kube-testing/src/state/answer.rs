@@ -7,14 +7,17 @@ use kube::core::Status;
 use serde::{Serialize, Serializer};
 use serde_json::{Value, json};
 
-use crate::request::{RecordedRequest, Representation};
-use crate::request_matcher::Verb;
+use crate::request::{RecordedRequest, Representation, Verb};
 use crate::state::delete::Deleted;
 use crate::state::kind::Kind;
 use crate::state::list::Page;
 use crate::state::patch::parse;
 use crate::state::update::Updated;
-use crate::state::{State, metadata, options, status_error};
+use crate::state::{State, metadata, options};
+use crate::status_error;
+
+/// The maximum size of the body of a request, in bytes.
+const LARGEST_BODY: usize = 3 * 1024 * 1024;
 
 /// A response.
 #[derive(Debug)]
@@ -38,7 +41,7 @@ impl Answer {
     pub(crate) fn error(status: &Status) -> Self {
         // As on a real server, the header repeats what the body says.
         let retry_after = status.details.as_ref().map_or(0, |details| details.retry_after_seconds);
-        Self::Failed(status.code, said(status), retry_after)
+        Self::Failed(status.code, bytes(&status_error::body(status)), retry_after)
     }
 }
 
@@ -65,6 +68,7 @@ impl State {
         }
         let kind_id = self.kind_id(request)?;
         self.kind(kind_id).check_subresource(request)?;
+        self.kind(kind_id).check_scope(request)?;
         let options = self.options(request, body)?;
         let object = |code, object: Arc<Value>| Answer::object(request, code, &object);
         Ok(match request.verb {
@@ -92,7 +96,14 @@ impl State {
                 Deleted::Removed(last) => {
                     let uid = metadata::text(&last, "uid").unwrap_or_default();
                     let kind = self.kind(kind_id);
-                    Answer::Whole(200, said(&status_error::deleted(kind, metadata::name(&last), uid)))
+                    Answer::Whole(
+                        200,
+                        bytes(&status_error::body(&status_error::deleted(
+                            &kind.resource,
+                            metadata::name(&last),
+                            uid,
+                        ))),
+                    )
                 }
             },
             Verb::DeleteCollection => {
@@ -103,11 +114,15 @@ impl State {
         })
     }
 
-    /// Checks the media type of the body and the options of a write. Returns the options in the body of a deletion, and null for any other request.
+    /// Checks the media type and the size of the body, and the options of a write. Returns the options in the body of a deletion, and null for any other
+    /// request.
     fn options(&mut self, request: &RecordedRequest, body: &[u8]) -> Result<Value, Box<Status>> {
         let sends = matches!(request.verb, Verb::Create | Verb::Update);
         if sends && !["", "application/json"].contains(&request.media_type()) {
             return Err(status_error::unsupported_media(&["application/json"]));
+        }
+        if body.len() > LARGEST_BODY {
+            return Err(status_error::body_too_large(LARGEST_BODY));
         }
         let deletes = matches!(request.verb, Verb::Delete | Verb::DeleteCollection);
         let deletion = if deletes && !body.is_empty() { parse(body)? } else { Value::Null };
@@ -163,15 +178,6 @@ impl Serialize for Untyped<'_> {
         let fields = self.0.as_object().into_iter().flatten();
         serializer.collect_map(fields.filter(|(name, _)| *name != "kind" && *name != "apiVersion"))
     }
-}
-
-/// Returns a status as the body of a response.
-fn said(status: &Status) -> Vec<u8> {
-    let mut body = json!({"kind": "Status", "apiVersion": "v1", "metadata": {}});
-    if let (Some(body), Ok(Value::Object(status))) = (body.as_object_mut(), serde_json::to_value(status)) {
-        body.extend(status);
-    }
-    bytes(&body)
 }
 
 fn bytes(body: &impl Serialize) -> Vec<u8> {

@@ -2,11 +2,10 @@
 
 mod comparison;
 mod conflict;
-mod field_set;
 mod field_type;
 #[cfg(test)]
 mod laws;
-mod managers;
+pub(crate) mod managers;
 mod merge;
 mod tracking;
 
@@ -16,14 +15,12 @@ use jiff::Timestamp;
 use kube::core::Status;
 use serde_json::{Value, json};
 
-pub(crate) use self::field_set::FieldSet;
-pub(crate) use self::managers::{Managers, Writer};
-
 use self::field_type::FieldType;
-use self::managers::Operation;
+use self::managers::{Managers, Operation, Writer};
 use crate::request::RecordedRequest;
 use crate::state::update::{Updated, check_name};
-use crate::state::{State, metadata, status_error};
+use crate::state::{State, metadata};
+use crate::status_error;
 
 impl State {
     pub(crate) fn apply(
@@ -67,7 +64,7 @@ impl State {
                 "uid mismatch: the provided object specified uid {uid}, and no existing object was found"
             );
             let (kind, name) = (self.kind(kind_id), metadata::name(&object));
-            return Err(status_error::conflict(&kind.title(), kind, name, &why));
+            return Err(status_error::conflict(&kind.title(), &kind.resource, name, &why));
         }
         // If the object does not exist, the `resourceVersion` in the configuration is ignored, as on a real server.
         metadata::of(&mut object).remove("resourceVersion");
@@ -95,7 +92,10 @@ impl State {
         if !config["metadata"]["managedFields"].is_null() {
             return Err(status_error::bad_request("metadata.managedFields must be nil"));
         }
-        let problems = merge::problems(config, FieldType::of(kind, &request.version));
+        let mut problems = merge::problems(config, FieldType::of(kind, &request.version));
+        problems.extend(metadata::other_than_strings(config).map(|(field, key, value)| {
+            format!(".metadata.{field}.{key}: expected string, got &value.valueUnstructured{{Value:{value}}}")
+        }));
         if problems.is_empty() {
             return Ok(());
         }

@@ -7,12 +7,10 @@ use kube::core::{ApiResource, Status};
 use serde_json::{Value, json};
 
 use crate::state::delete::Deletion;
-use crate::state::garbage_collection::Dependents;
+use crate::state::dependents::Dependents;
 use crate::state::kind::Kind;
-use crate::state::{State, metadata, seconds, status_error};
-
-/// The finalizer that keeps a definition until its objects are deleted.
-pub(crate) const CLEANUP: &str = "customresourcecleanup.apiextensions.k8s.io";
+use crate::state::{State, metadata, seconds};
+use crate::status_error;
 
 impl State {
     /// Returns an error for a definition that cannot be served, and for an object whose definition is being deleted.
@@ -27,7 +25,7 @@ impl State {
             && metadata::is_terminating(definition)
         {
             let why = "create not allowed while custom resource definition is terminating";
-            return Err(status_error::forbidden(kind, name, why));
+            return Err(status_error::forbidden(&kind.resource, name, why));
         }
         if !kind.is_definition() {
             return Ok(());
@@ -48,7 +46,7 @@ impl State {
             let why = "must be spec.names.plural+\".\"+spec.group";
             wrong.push(("metadata.name", format!("Invalid value: {name:?}: {why}")));
         }
-        if wrong.is_empty() { Ok(()) } else { Err(status_error::invalid(kind, name, &wrong)) }
+        if wrong.is_empty() { Ok(()) } else { Err(status_error::invalid(&kind.resource, name, &wrong)) }
     }
 
     fn definition_of(&self, kind: &Kind) -> Option<&Value> {
@@ -123,11 +121,12 @@ impl State {
                 return;
             }
         }
-        if !metadata::finalizers(definition).contains(&CLEANUP) {
+        let Some(finalizer) = self.kind(definitions).deletion_finalizer() else { return };
+        if !metadata::finalizers(definition).contains(&finalizer) {
             return;
         }
         let mut after = definition.clone();
-        metadata::remove_finalizer(&mut after, CLEANUP);
+        metadata::remove_finalizer(&mut after, finalizer);
         let left = metadata::has_finalizers(&after).then_some(after);
         self.commit(definitions, key, left);
     }

@@ -7,11 +7,11 @@ use kube::core::Status;
 use serde_json::Value;
 
 use crate::request::RecordedRequest;
-use crate::state::definitions::CLEANUP;
-use crate::state::garbage_collection::Dependents;
+use crate::state::dependents::Dependents;
 use crate::state::kind::Kind;
 use crate::state::selection::Selection;
-use crate::state::{State, metadata, seconds, status_error};
+use crate::state::{State, metadata, seconds};
+use crate::status_error;
 
 /// The options of a deletion.
 #[derive(Debug, Clone, Copy)]
@@ -99,8 +99,10 @@ impl State {
             return self.shorten_grace(kind_id, key, before, deletion, now);
         }
         deletion.dependents.hold(kind, &mut after);
-        if kind.is_definition() && !metadata::is_terminating(before) {
-            metadata::add_finalizer(&mut after, CLEANUP);
+        if let Some(finalizer) = kind.deletion_finalizer()
+            && !metadata::is_terminating(before)
+        {
+            metadata::add_finalizer(&mut after, finalizer);
         }
         let grace = if metadata::is_terminating(before) { 0 } else { deletion.grace_of(kind, before) };
         if grace == 0 && !metadata::has_finalizers(&after) {
@@ -168,7 +170,7 @@ fn check_preconditions(kind: &Kind, object: &Value, options: &Value) -> Result<(
                  The object might have been {change}"
             );
             // This message names the kind, not the resource.
-            return Err(status_error::conflict(&kind.qualified_kind(), kind, name, &why));
+            return Err(status_error::conflict(&kind.qualified_kind(), &kind.resource, name, &why));
         }
     }
     Ok(())

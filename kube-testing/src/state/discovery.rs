@@ -4,8 +4,9 @@ use kube::core::Status;
 use serde_json::{Value, json};
 
 use crate::request::{RecordedRequest, Representation};
+use crate::state::State;
 use crate::state::kind::Kind;
-use crate::state::{State, status_error};
+use crate::status_error;
 
 const VERBS: [&str; 8] = ["create", "delete", "deletecollection", "get", "list", "patch", "update", "watch"];
 const STATUS_VERBS: [&str; 3] = ["get", "patch", "update"];

@@ -9,133 +9,15 @@
 //!
 //! An owner is looked up in the namespace of its dependent, so an owner in another namespace counts as deleted.
 
-use std::collections::{BTreeMap, BTreeSet};
 use std::mem;
 use std::sync::Arc;
 
 use jiff::Timestamp;
 use serde_json::Value;
 
-use crate::request::RecordedRequest;
 use crate::state::delete::Deletion;
-use crate::state::kind::Kind;
+use crate::state::dependents::{Dependents, FOREGROUND, ORPHAN, release};
 use crate::state::{State, metadata};
-
-const FOREGROUND: &str = "foregroundDeletion";
-const ORPHAN: &str = "orphan";
-
-/// The kind and the key of an object.
-type Place = (usize, String);
-
-/// The `propagationPolicy` of a deletion.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Dependents {
-    /// No policy is requested. The finalizers of the object determine the policy; without such a finalizer, the kind of the object does.
-    Default,
-    /// The object does not wait for its dependents.
-    Background,
-    /// Dependents that block the deletion are deleted first.
-    Foreground,
-    /// Dependents stay, without the reference to this owner.
-    Orphan,
-}
-
-impl Dependents {
-    /// Reads the policy from the options in the body, or else from the parameters of the request.
-    pub(crate) fn asked(request: &RecordedRequest, options: &Value) -> Self {
-        let asked =
-            options["propagationPolicy"].as_str().or_else(|| request.query_param("propagationPolicy"));
-        match (asked, options["orphanDependents"].as_bool()) {
-            (Some("Foreground"), _) => Self::Foreground,
-            (Some("Background"), _) | (None, Some(false)) => Self::Background,
-            (Some("Orphan"), _) | (None, Some(true)) => Self::Orphan,
-            _ => Self::Default,
-        }
-    }
-
-    /// Replaces the finalizers of garbage collection with the one that this policy needs, if any.
-    pub(crate) fn hold(self, kind: &Kind, object: &mut Value) {
-        let held = metadata::finalizers(object).into_iter().any(|held| [FOREGROUND, ORPHAN].contains(&held));
-        let finalizer = match self {
-            Self::Default if held || !kind.orphans_dependents() => return,
-            Self::Background => None,
-            Self::Foreground => Some(FOREGROUND),
-            Self::Default | Self::Orphan => Some(ORPHAN),
-        };
-        release(object);
-        finalizer.into_iter().for_each(|finalizer| metadata::add_finalizer(object, finalizer));
-    }
-}
-
-/// Removes the finalizers of garbage collection.
-fn release(object: &mut Value) {
-    for finalizer in [FOREGROUND, ORPHAN] {
-        metadata::remove_finalizer(object, finalizer);
-    }
-}
-
-/// Returns whether an object waits for its dependents to be deleted or orphaned.
-fn waits(object: &Value) -> bool {
-    let mut finalizers = metadata::finalizers(object).into_iter();
-    metadata::is_terminating(object) && finalizers.any(|finalizer| [FOREGROUND, ORPHAN].contains(&finalizer))
-}
-
-/// The index of owner references, and the objects that garbage collection must check.
-#[derive(Debug, Default)]
-pub(crate) struct Owners {
-    /// The dependents by the owner's uid.
-    dependents: BTreeMap<String, BTreeSet<Place>>,
-    /// Objects whose owners must be checked, because an owner or the object itself has changed.
-    due: BTreeSet<Place>,
-    /// Objects that are being deleted and wait for their dependents.
-    waiting: BTreeSet<Place>,
-}
-
-impl Owners {
-    /// Records a write of an object.
-    pub(crate) fn observe(
-        &mut self,
-        kind_id: usize,
-        key: &str,
-        before: Option<&Value>,
-        after: Option<&Value>,
-    ) {
-        let place = (kind_id, key.to_owned());
-        let owners = |object: Option<&Value>| -> BTreeSet<String> {
-            let references = object.map(metadata::references).unwrap_or_default();
-            references.iter().filter_map(|owner| owner["uid"].as_str()).map(str::to_owned).collect()
-        };
-        let (old, new) = (owners(before), owners(after));
-        for uid in old.difference(&new) {
-            if let Some(dependents) = self.dependents.get_mut(uid) {
-                dependents.remove(&place);
-                if dependents.is_empty() {
-                    self.dependents.remove(uid);
-                }
-            }
-        }
-        for uid in new.difference(&old) {
-            self.dependents.entry(uid.clone()).or_default().insert(place.clone());
-        }
-        if !new.is_empty() && (old != new || before.is_none()) {
-            self.due.insert(place.clone());
-        }
-        let is_waiting = after.is_some_and(waits);
-        if after.is_none() || is_waiting && !before.is_some_and(waits) {
-            let uid = before.or(after).and_then(|object| metadata::text(object, "uid")).unwrap_or_default();
-            self.due.extend(self.dependents.get(uid).into_iter().flatten().cloned());
-        }
-        match is_waiting {
-            true => drop(self.waiting.insert(place)),
-            false => drop(self.waiting.remove(&place)),
-        }
-    }
-
-    /// Marks every object that has an owner as due for a check.
-    pub(crate) fn reconsider_all(&mut self) {
-        self.due.extend(self.dependents.values().flatten().cloned());
-    }
-}
 
 /// The state of the owner that a reference names.
 enum Owner {
@@ -182,7 +64,7 @@ impl State {
             return;
         }
         let finalizers = metadata::finalizers(object);
-        let own = self.dependents(metadata::text(object, "uid").unwrap_or_default());
+        let own = self.owners.dependents(metadata::text(object, "uid").unwrap_or_default());
         let waits = owners.iter().any(|owner| matches!(owner, Owner::Waiting)) && !own.is_empty();
         let dependents = match () {
             () if waits => Dependents::Foreground,
@@ -233,7 +115,7 @@ impl State {
     fn release_owner(&mut self, kind_id: usize, key: String, owner: &Value) {
         let uid = metadata::text(owner, "uid").unwrap_or_default();
         let orphan = metadata::finalizers(owner).contains(&ORPHAN);
-        for (of, child) in self.dependents(uid) {
+        for (of, child) in self.owners.dependents(uid) {
             let Some(object) = self.objects(of).get(&child).cloned() else { continue };
             let mut references = metadata::references(&object).to_vec();
             if orphan {
@@ -253,10 +135,5 @@ impl State {
         release(&mut after);
         let left = metadata::has_finalizers(&after).then_some(after);
         self.commit(kind_id, key, left);
-    }
-
-    /// Returns all objects that name the object with this `uid` as an owner.
-    fn dependents(&self, uid: &str) -> Vec<Place> {
-        self.owners.dependents.get(uid).into_iter().flatten().cloned().collect()
     }
 }

@@ -10,7 +10,7 @@ use std::sync::Arc;
 
 use serde_json::Value;
 
-use crate::state::apply::Writer;
+use crate::state::apply::managers::Writer;
 
 /// A write.
 #[derive(Debug, Clone)]

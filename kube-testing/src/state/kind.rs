@@ -2,7 +2,7 @@
 
 mod built_in;
 pub(crate) mod field_rules;
-mod names;
+pub(crate) mod names;
 
 use std::collections::BTreeMap;
 
@@ -10,11 +10,13 @@ use kube::core::{ApiResource, Status};
 use serde_json::Value;
 
 use self::built_in::BuiltIn;
-pub(crate) use self::names::NameRule;
-use crate::request::RecordedRequest;
-use crate::state::apply::FieldSet;
+use self::names::NameRule;
+use crate::request::{RecordedRequest, Verb};
+use crate::state::field_set::FieldSet;
 use crate::state::metadata;
-use crate::state::status_error;
+use crate::status_error;
+
+const CLEANUP: &str = "customresourcecleanup.apiextensions.k8s.io";
 
 /// A registered kind.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -47,12 +49,12 @@ impl Kind {
 
     /// Returns the resource name as messages show it, such as `deployments.apps`.
     pub(crate) fn title(&self) -> String {
-        qualified(&self.resource.plural, &self.resource.group)
+        status_error::title(&self.resource)
     }
 
     /// Returns the kind name as messages show it, such as `Deployment.apps`.
     pub(crate) fn qualified_kind(&self) -> String {
-        qualified(&self.resource.kind, &self.resource.group)
+        status_error::qualified_kind(&self.resource)
     }
 
     fn is(&self, kinds: BuiltIn) -> bool {
@@ -76,7 +78,7 @@ impl Kind {
         }
         Some(match (&*self.resource.group, &*self.resource.plural) {
             ("apps", "deployments") => &["labels"],
-            ("", "pods") => &["ownerReferences"],
+            ("", "pods") => &["deletionTimestamp", "ownerReferences"],
             _ => &[],
         })
     }
@@ -140,8 +142,19 @@ impl Kind {
         self.resource.group.is_empty() && self.resource.plural == "pods"
     }
 
+    /// Returns the maximum length of the name of a new object, if it is less than that of the [rule](Self::name_rule): the names of the Jobs of a CronJob are
+    /// 11 characters longer.
+    pub(crate) fn longest_name(&self) -> Option<usize> {
+        (self.resource.group == "batch" && self.resource.plural == "cronjobs").then_some(52)
+    }
+
     pub(crate) fn is_definition(&self) -> bool {
         self.resource.group == "apiextensions.k8s.io" && self.resource.plural == "customresourcedefinitions"
+    }
+
+    /// Returns the finalizer that a deletion adds: that of a definition keeps it until its objects are deleted.
+    pub(crate) fn deletion_finalizer(&self) -> Option<&'static str> {
+        self.is_definition().then_some(CLEANUP)
     }
 
     /// Returns the status that the server sets in a new object.
@@ -237,6 +250,20 @@ impl Kind {
         self.key(metadata::text(object, "namespace"), metadata::name(object))
     }
 
+    /// Returns an error if the path names a namespace although the kind has none, or names none for an object that is in one.
+    pub(crate) fn check_scope(&self, request: &RecordedRequest) -> Result<(), Box<Status>> {
+        let is_collection = request.name.is_none();
+        match request.verb {
+            _ if self.namespaced == request.namespace.is_some() => Ok(()),
+            // A collection can be read in all namespaces.
+            Verb::List | Verb::Watch if self.namespaced => Ok(()),
+            _ if self.namespaced && self.is_built_in() && is_collection => {
+                Err(status_error::no_such_method())
+            }
+            _ => Err(status_error::other_scope(&self.resource.plural, self.namespaced)),
+        }
+    }
+
     /// Returns an error for a subresource that this kind does not have, or that is not implemented.
     pub(crate) fn check_subresource(&self, request: &RecordedRequest) -> Result<(), Box<Status>> {
         if matches!(&*self.resource.group, "authentication.k8s.io" | "authorization.k8s.io") {
@@ -252,8 +279,4 @@ impl Kind {
             Some(_) => Err(status_error::no_such_path()),
         }
     }
-}
-
-fn qualified(name: &str, group: &str) -> String {
-    if group.is_empty() { name.to_owned() } else { format!("{name}.{group}") }
 }

@@ -167,7 +167,7 @@ fn is_symbol(byte: u8) -> bool {
 }
 
 /// Returns whether the text is `name` or `prefix/name`, where the prefix is a DNS subdomain.
-pub(crate) fn is_key(text: &str) -> bool {
+fn is_key(text: &str) -> bool {
     let lower = |byte: u8| byte.is_ascii_lowercase() || byte.is_ascii_digit();
     let part = |part: &str| framed(part, lower) && part.bytes().all(|byte| lower(byte) || byte == b'-');
     match text.split_once('/') {
@@ -176,11 +176,14 @@ pub(crate) fn is_key(text: &str) -> bool {
     }
 }
 
-pub(crate) fn is_name(text: &str) -> bool {
+fn is_name(text: &str) -> bool {
+    text.len() <= 63 && is_spelled_as_name(text)
+}
+
+/// Returns whether the text is the name part of a key or a value that is not empty, whatever its length is.
+pub(crate) fn is_spelled_as_name(text: &str) -> bool {
     let alphanumeric = |byte: u8| byte.is_ascii_alphanumeric();
-    text.len() <= 63
-        && framed(text, alphanumeric)
-        && text.bytes().all(|byte| alphanumeric(byte) || b"-_.".contains(&byte))
+    framed(text, alphanumeric) && text.bytes().all(|byte| alphanumeric(byte) || b"-_.".contains(&byte))
 }
 
 /// Returns whether the text is not empty, and `kind` accepts its first and its last byte.

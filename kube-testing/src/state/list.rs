@@ -6,11 +6,10 @@ use std::sync::Arc;
 use kube::core::Status;
 use serde_json::Value;
 
-use crate::request::RecordedRequest;
-use crate::request_matcher::Verb;
+use crate::request::{RecordedRequest, Verb};
 use crate::state::selection::Selection;
-use crate::state::status_error;
 use crate::state::{Objects, State};
+use crate::status_error;
 
 /// A page of a list.
 #[derive(Debug)]
@@ -29,7 +28,7 @@ struct Place {
 
 impl State {
     pub(crate) fn get(&self, kind_id: usize, request: &RecordedRequest) -> Result<Arc<Value>, Box<Status>> {
-        if let Some(asked) = number(request, "resourceVersion")?.filter(|asked| *asked > self.version)
+        if let Some(asked) = request.number("resourceVersion")?.filter(|asked| *asked > self.version)
             && request.verb == Verb::Get
         {
             return Err(status_error::too_large(asked, self.version));
@@ -37,15 +36,15 @@ impl State {
         let kind = self.kind(kind_id);
         let name = request.name.as_deref().unwrap_or_default();
         let key = kind.key(request.namespace.as_deref(), name);
-        self.objects(kind_id).get(&key).cloned().ok_or_else(|| status_error::not_found(kind, name))
+        self.objects(kind_id).get(&key).cloned().ok_or_else(|| status_error::not_found(&kind.resource, name))
     }
 
     pub(crate) fn list(&self, kind_id: usize, request: &RecordedRequest) -> Result<Page, Box<Status>> {
         let selection = Selection::of(self.kind(kind_id), request)?;
-        let asked = number(request, "resourceVersion")?;
+        let asked = request.number("resourceVersion")?;
         let begin = self.begin(request, asked)?;
         // A real server ignores the limit if it answers the list from its cache.
-        let limit = if asked == Some(0) { None } else { number(request, "limit")? };
+        let limit = if asked == Some(0) { None } else { request.number("limit")? };
         let limit = limit.filter(|limit| *limit > 0).map_or(usize::MAX, |limit| limit as usize);
 
         let then;
@@ -157,11 +156,4 @@ impl Place {
         })?;
         Ok(Self { version, after: after.to_owned() })
     }
-}
-
-/// Parses a numeric parameter.
-pub(crate) fn number(request: &RecordedRequest, name: &str) -> Result<Option<u64>, Box<Status>> {
-    let Some(text) = request.query_param(name) else { return Ok(None) };
-    let problem = |_| status_error::bad_request(&format!("{name}: Invalid value: {text:?}"));
-    text.parse().map(Some).map_err(problem)
 }

@@ -4,11 +4,22 @@ use std::sync::Arc;
 
 use serde_json::{Map, Value, json};
 
-use crate::state::apply::Managers;
+/// Metadata fields that clients cannot write.
+pub(crate) const SERVER_FIELDS: [&str; 6] =
+    ["uid", "creationTimestamp", "generation", "deletionTimestamp", "deletionGracePeriodSeconds", "selfLink"];
 
 /// Returns the string in this field of the metadata; an empty string counts as missing.
 pub(crate) fn text<'a>(object: &'a Value, field: &str) -> Option<&'a str> {
     object.get("metadata")?.get(field)?.as_str().filter(|text| !text.is_empty())
+}
+
+/// Returns the labels and annotations that are neither strings nor null: the field, the key and the value of each.
+pub(crate) fn other_than_strings(object: &Value) -> impl Iterator<Item = (&'static str, &str, &Value)> {
+    ["labels", "annotations"].into_iter().flat_map(|field| {
+        let entries = object["metadata"][field].as_object().into_iter().flatten();
+        let entries = entries.filter(|(_, value)| !value.is_string() && !value.is_null());
+        entries.map(move |(key, value)| (field, key.as_str(), value))
+    })
 }
 
 pub(crate) fn version(object: &Value) -> Option<u64> {
@@ -75,20 +86,20 @@ pub(crate) fn take_managers(object: &mut Value) -> Option<Value> {
     of(object).remove("managedFields")
 }
 
-/// Sets `managedFields`, or removes it if `managers` is empty.
-pub(crate) fn set_managers(object: &mut Value, managers: &Managers) {
-    take_managers(object);
-    if !managers.is_empty() {
-        set(object, "managedFields", managers.to_json());
-    }
-}
-
 pub(crate) fn references(object: &Value) -> &[Value] {
     object["metadata"]["ownerReferences"].as_array().map(Vec::as_slice).unwrap_or_default()
 }
 
-/// Removes the metadata fields that a real server does not store: null, empty lists and empty maps.
+/// Removes the metadata fields that a real server does not store: null, empty lists and empty maps. A label or annotation that is null becomes empty.
 pub(crate) fn normalize(object: &mut Value) {
+    for field in ["labels", "annotations"] {
+        let values = of(object).get_mut(field).and_then(Value::as_object_mut);
+        values
+            .into_iter()
+            .flat_map(Map::values_mut)
+            .filter(|value| value.is_null())
+            .for_each(|value| *value = json!(""));
+    }
     of(object).retain(|_, value| match value {
         Value::Null => false,
         Value::Array(items) => !items.is_empty(),

@@ -3,10 +3,9 @@
 use kube::core::Status;
 use serde_json::Value;
 
-use crate::request::RecordedRequest;
-use crate::request_matcher::Verb;
+use crate::request::{RecordedRequest, Verb};
 use crate::state::patch::APPLY;
-use crate::state::status_error;
+use crate::status_error;
 
 /// Checks the options of a request, which are in its query and, for a deletion, in its body. Returns whether the request is a dry run.
 pub(crate) fn check(request: &RecordedRequest, deletion: &Value) -> Result<bool, Box<Status>> {

@@ -6,7 +6,8 @@ use serde_json::Value;
 
 use crate::request::RecordedRequest;
 use crate::state::update::Updated;
-use crate::state::{State, status_error, strategic_merge};
+use crate::state::{State, strategic_merge};
+use crate::status_error;
 
 impl State {
     pub(crate) fn patch(

@@ -7,7 +7,7 @@ use crate::request::RecordedRequest;
 use crate::state::kind::Kind;
 use crate::state::label_selector::LabelSelector;
 use crate::state::metadata;
-use crate::state::status_error;
+use crate::status_error;
 
 /// The objects that a list or a watch selects.
 #[derive(Debug, Clone)]
@@ -32,8 +32,9 @@ impl Selection {
             status_error::bad_request(&format!("unable to parse requirement: {error}"))
         })?;
         let fields = request.query_param("fieldSelector").unwrap_or_default();
-        let fields = fields.split(',').map(str::trim).filter(|term| !term.is_empty());
-        let fields = fields.map(|term| FieldTest::parse(kind, term)).collect::<Result<Vec<_>, _>>()?;
+        let fields = FieldTest::parse_all(fields).map_err(|error| status_error::bad_request(&error))?;
+        let path = |field: FieldTest| Ok(FieldTest { path: kind.selectable(&field.path)?, ..field });
+        let fields = fields.into_iter().map(path).collect::<Result<Vec<_>, Box<Status>>>()?;
         Ok(Self { namespace: request.namespace.clone(), labels, fields })
     }
 
@@ -53,16 +54,27 @@ impl Selection {
 }
 
 impl FieldTest {
-    fn parse(kind: &Kind, term: &str) -> Result<Self, Box<Status>> {
-        // `!=` and `==` contain `=`, so they are tried first.
-        let found = ["!=", "==", "="].into_iter().find_map(|operator| {
-            term.split_once(operator).map(|(path, value)| (path, value, operator != "!="))
-        });
-        let Some((path, value, equal)) = found else {
-            let message = format!("invalid selector: '{term}'; can't understand '{term}'");
-            return Err(status_error::bad_request(&message));
+    /// Parses a field selector, as Kubernetes does: white space has a meaning, and a comma, an equals sign and a backslash in a value follow a backslash.
+    fn parse_all(selector: &str) -> Result<Vec<Self>, String> {
+        let mut escaped = false;
+        let ends_term = |character: char| {
+            let ends = character == ',' && !escaped;
+            escaped = character == '\\' && !escaped;
+            ends
         };
-        Ok(Self { path: kind.selectable(path)?, value: value.to_owned(), equal })
+        let mut terms: Vec<_> = selector.split(ends_term).filter(|term| !term.is_empty()).collect();
+        // If several terms are invalid, the first one in this order is reported.
+        terms.sort_unstable();
+        let parse = |term: &str| {
+            let operator = |at: usize| ["!=", "==", "="].into_iter().find(|it| term[at..].starts_with(it));
+            let found = term.char_indices().find_map(|(at, _)| Some((at, operator(at)?)));
+            let Some((at, operator)) = found else {
+                return Err(format!("invalid selector: '{selector}'; can't understand '{term}'"));
+            };
+            let value = unescape(&term[at + operator.len()..])?;
+            Ok(Self { path: term[..at].to_owned(), value, equal: operator != "!=" })
+        };
+        terms.into_iter().map(parse).collect()
     }
 
     /// Numbers and booleans are compared as text. For a missing field, the comparison uses the default value that the field has on a real server.
@@ -81,4 +93,27 @@ impl FieldTest {
         };
         (text == self.value) == self.equal
     }
+}
+
+fn unescape(value: &str) -> Result<String, String> {
+    let mut plain = String::with_capacity(value.len());
+    let mut characters = value.chars();
+    while let Some(character) = characters.next() {
+        match character {
+            '\\' => match characters.next() {
+                Some(escaped @ ('\\' | ',' | '=')) => plain.push(escaped),
+                other => {
+                    let other = other.map(String::from).unwrap_or_default();
+                    return Err(format!("invalid field selector: invalid escape sequence: \\{other}"));
+                }
+            },
+            // As in Kubernetes, the message shows the number of the character.
+            ',' | '=' => {
+                let number = u32::from(character);
+                return Err(format!("invalid field selector: unescaped character in value: {number}"));
+            }
+            _ => plain.push(character),
+        }
+    }
+    Ok(plain)
 }

@@ -4,7 +4,7 @@ use kube::core::Status;
 use serde_json::{Map, Value};
 
 use crate::state::kind::field_rules::{ListRule, strategic_list};
-use crate::state::status_error;
+use crate::status_error;
 
 /// Returns the object with the patch merged into it.
 pub(crate) fn merge(object: &Value, patch: &Value) -> Result<Value, Box<Status>> {

@@ -6,15 +6,12 @@ use jiff::Timestamp;
 use kube::core::Status;
 use serde_json::Value;
 
-use crate::request::RecordedRequest;
-use crate::request_matcher::Verb;
-use crate::state::apply::{Managers, Writer};
+use crate::request::{RecordedRequest, Verb};
+use crate::state::apply::managers::{Managers, Writer};
+use crate::state::create::set_namespace;
 use crate::state::kind::Kind;
-use crate::state::{State, metadata, status_error, validation};
-
-/// Metadata fields that clients cannot write.
-pub(crate) const SERVER_FIELDS: [&str; 6] =
-    ["uid", "creationTimestamp", "generation", "deletionTimestamp", "deletionGracePeriodSeconds", "selfLink"];
+use crate::state::{State, metadata, validation};
+use crate::status_error;
 
 /// The result of an update.
 #[derive(Debug)]
@@ -48,14 +45,14 @@ impl State {
         mut object: Value,
         managers: Option<Managers>,
     ) -> Result<Arc<Value>, Box<Status>> {
-        self.set_namespace(kind_id, request, &mut object)?;
+        set_namespace(request, &mut object)?;
         let kind = self.kind(kind_id);
         kind.check_types(request, &object)?;
+        validation::check_strings(kind, request, &object)?;
         check_name(request.name.as_deref().unwrap_or_default(), &object)?;
         let before = self.get(kind_id, request)?;
         let name = metadata::name(&before);
         check_version(kind, request, &before, &object)?;
-        validation::check_update(kind, &object)?;
 
         let sent = metadata::take_managers(&mut object);
         let mut after = match request.subresource.as_deref() {
@@ -81,10 +78,11 @@ impl State {
             let added: Vec<_> =
                 metadata::finalizers(&after).into_iter().filter(|new| !held.contains(new)).collect();
             if !added.is_empty() {
-                return Err(status_error::late_finalizers(kind, name, &added));
+                return Err(status_error::late_finalizers(&kind.resource, name, &added));
             }
         }
-        for field in SERVER_FIELDS.into_iter().chain(["name", "namespace", "resourceVersion"]) {
+        validation::check_update(kind, &before, &after)?;
+        for field in metadata::SERVER_FIELDS.into_iter().chain(["name", "namespace", "resourceVersion"]) {
             metadata::take_over(&mut after, field, &before);
         }
         kind.store_types(&mut after);
@@ -101,7 +99,7 @@ impl State {
                 return Ok(before);
             }
         }
-        metadata::set_managers(&mut after, &managers);
+        managers.set_in(&mut after);
         let key = kind.key_of(&before);
         if metadata::is_terminating(&after)
             && !metadata::has_finalizers(&after)
@@ -127,13 +125,13 @@ impl State {
         let key = kind.key_of(&object);
         match self.objects(kind_id).get(&key).cloned() {
             Some(before) => {
-                for field in SERVER_FIELDS {
+                for field in metadata::SERVER_FIELDS {
                     metadata::take_over(&mut object, field, &before);
                 }
                 kind.store_types(&mut object);
                 if metadata::has_managers(&before) {
                     let managers = self.managers_after(kind, &kind.resource.version, &before, &object, None);
-                    metadata::set_managers(&mut object, &managers);
+                    managers.set_in(&mut object);
                 }
                 if kind.is_new_generation(&before, &object) {
                     metadata::raise_generation(&mut object);
@@ -180,22 +178,27 @@ fn check_version(
              Precondition failed: UID in precondition: {given}, UID in object meta: {uid}",
             kind.storage_key(before)
         );
-        return Err(status_error::conflict(&kind.title(), kind, name, &why));
+        return Err(status_error::conflict(&kind.title(), &kind.resource, name, &why));
     }
-    match metadata::text(object, "resourceVersion") {
-        None if !kind.allows_unconditional_update() => Err(status_error::version_required(kind, name)),
-        Some(given) if given.parse::<u64>().is_err() => {
+    let given = metadata::text(object, "resourceVersion");
+    // The version 0 means "any", as a missing one does.
+    match given.map_or(Ok(0), str::parse::<u64>) {
+        Ok(0) if !kind.allows_unconditional_update() => {
+            Err(status_error::version_required(&kind.resource, name))
+        }
+        Err(_) => {
+            let given = given.unwrap_or_default();
             let problem =
                 format!("Invalid value: {given:?}: strconv.ParseUint: parsing {given:?}: invalid syntax");
-            Err(status_error::invalid(kind, name, &[("metadata.resourceVersion", problem)]))
+            Err(status_error::invalid(&kind.resource, name, &[("metadata.resourceVersion", problem)]))
         }
-        Some(_) if metadata::version(object) != metadata::version(before) => {
-            Err(status_error::modified(kind, name))
+        Ok(given) if given > 0 && Some(given) != metadata::version(before) => {
+            Err(status_error::modified(&kind.resource, name))
         }
         _ => match other_uid {
             Some(given) => {
                 let why = format!("Invalid value: {given:?}: field is immutable");
-                Err(status_error::invalid(kind, name, &[("metadata.uid", why)]))
+                Err(status_error::invalid(&kind.resource, name, &[("metadata.uid", why)]))
             }
             None => Ok(()),
         },

@@ -1,72 +1,158 @@
-//! PURE. One watch: its selection, what it has sent, and how it ends.
+//! PURE. Watches: how one begins, and its next event.
 
 use std::collections::VecDeque;
 use std::sync::Arc;
 
 use kube::core::Status;
-use serde_json::Value;
+use serde_json::{Value, json};
 
-use crate::state::history::Change;
+use crate::request::RecordedRequest;
+use crate::state::State;
 use crate::state::metadata;
 use crate::state::selection::Selection;
+use crate::state::watches::{End, Event, Watch};
+use crate::status_error;
 
-/// An event of a watch.
-#[derive(Debug, Clone)]
-pub(crate) enum Event {
-    Added(Arc<Value>),
-    Modified(Arc<Value>),
-    Deleted(Arc<Value>),
-    /// All events up to this version have been sent; `initial_end` marks the end of the initial objects.
-    Bookmark {
-        version: u64,
-        initial_end: bool,
-    },
-    Error(Box<Status>),
-}
-
-/// How a watch ends.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum End {
-    /// Without an error.
-    Closed,
-    /// With a broken connection.
-    Broken,
-}
-
+/// The next action of a watch.
 #[derive(Debug)]
-pub(crate) struct Watch {
-    pub(crate) kind_id: usize,
-    pub(crate) selection: Selection,
-    /// The `apiVersion` that the client has requested. The objects are sent in this version.
-    pub(crate) api_version: String,
-    pub(crate) metadata_only: bool,
-    pub(crate) bookmarks: bool,
-    /// All selected events up to this version have been sent.
-    pub(crate) sent: u64,
-    /// Events that are sent before the events of the history.
-    pub(crate) first: VecDeque<Event>,
-    pub(crate) bookmark_due: bool,
-    /// Whether the watch ends when all events are sent.
-    pub(crate) closing: bool,
-    /// How the watch has ended; `None` while it is open. Events that were not sent before the end are lost.
-    pub(crate) ended: Option<End>,
-    /// Whether the watch is stalled. A stalled watch sends nothing, not even its end.
-    pub(crate) stalled: bool,
+pub(crate) enum Next {
+    Send { event: Event, metadata_only: bool },
+    Wait,
+    End(End),
 }
 
-impl Watch {
-    /// Returns the event for a change. An object that starts to match the selection is reported as added, and an object that stops matching is
-    /// reported as deleted.
-    pub(crate) fn event(&self, change: &Change) -> Option<Event> {
-        let matches = |object: &&Arc<Value>| self.selection.matches(object);
-        let before = change.before.as_ref().filter(matches);
-        match (before, change.after.as_ref().filter(matches)) {
-            (None, None) => None,
-            (None, Some(after)) => Some(Event::Added(after.clone())),
-            (Some(_), Some(after)) => Some(Event::Modified(after.clone())),
-            (Some(before), None) => {
-                Some(Event::Deleted(Arc::new(metadata::with_version(before, change.version))))
+impl State {
+    pub(crate) fn watch(&mut self, kind_id: usize, request: &RecordedRequest) -> Result<u64, Box<Status>> {
+        let selection = Selection::of(self.kind(kind_id), request)?;
+        let from = request.number("resourceVersion")?.unwrap_or(0);
+        check_match(request)?;
+        let all_first = request.flag("sendInitialEvents");
+        let none_first = !all_first && request.query_param("sendInitialEvents").is_some();
+        let bookmarks = request.flag("allowWatchBookmarks");
+        let mut first = VecDeque::new();
+        let mut sent = from;
+        if all_first && from > self.version {
+            // The error is sent as the first event, like the error for a version that is too old in the last branch below.
+            first.push_back(Event::Error(status_error::too_large(from, self.version)));
+        } else if none_first && from == 0 {
+            sent = self.version;
+        } else if all_first || from == 0 {
+            let objects = self.objects(kind_id).values().filter(|object| selection.matches(object));
+            first.extend(objects.cloned().map(Event::Added));
+            sent = self.version;
+            if all_first && bookmarks {
+                first.push_back(Event::Bookmark { version: sent, initial_end: true });
+            }
+        } else if from < self.history.floor() {
+            // The error is sent as the first event, as on a real server, which has already sent the status 200.
+            first.push_back(Event::Error(status_error::too_old(from, self.history.floor())));
+        }
+        let watch = Watch {
+            kind_id,
+            selection,
+            api_version: request.api_version(),
+            metadata_only: request.metadata_only,
+            bookmarks,
+            sent,
+            first,
+            bookmark_due: false,
+            closing: false,
+            ended: None,
+            stalled: false,
+        };
+        Ok(self.watches.add(watch))
+    }
+
+    pub(crate) fn next(&mut self, id: u64) -> Next {
+        let Some(watch) = self.watches.open.get_mut(&id) else { return Next::End(End::Closed) };
+        if watch.stalled {
+            return Next::Wait;
+        }
+        if let Some(end) = watch.ended {
+            return Next::End(end);
+        }
+        let metadata_only = watch.metadata_only;
+        if let Some(event) = watch.first.pop_front() {
+            if matches!(event, Event::Error(_)) {
+                watch.ended = Some(End::Closed);
+            }
+            return Next::Send { event, metadata_only };
+        }
+        for change in self.history.after(watch.sent) {
+            watch.sent = change.version;
+            if change.kind == watch.kind_id
+                && let Some(event) = watch.event(change)
+            {
+                return Next::Send { event, metadata_only };
             }
         }
+        watch.sent = watch.sent.max(self.version);
+        if std::mem::take(&mut watch.bookmark_due) {
+            let event = Event::Bookmark { version: watch.sent, initial_end: false };
+            return Next::Send { event, metadata_only };
+        }
+        if watch.closing {
+            watch.ended = Some(End::Closed);
+            return Next::End(End::Closed);
+        }
+        Next::Wait
     }
+
+    /// Returns the event as a line of the response body.
+    pub(crate) fn line(&self, id: u64, event: &Event, metadata_only: bool) -> Vec<u8> {
+        let Some(watch) = self.watches.open.get(&id) else { return Vec::new() };
+        let api_version = &watch.api_version;
+        let object = |object: &Arc<Value>| match metadata_only {
+            true => metadata::partial(object),
+            false => Value::clone(&metadata::in_version(object, api_version)),
+        };
+        let line = match event {
+            Event::Added(it) => json!({"type": "ADDED", "object": object(it)}),
+            Event::Modified(it) => json!({"type": "MODIFIED", "object": object(it)}),
+            Event::Deleted(it) => json!({"type": "DELETED", "object": object(it)}),
+            Event::Bookmark { version, initial_end } => {
+                let kind = &self.kind(watch.kind_id).resource.kind;
+                let (api_version, kind) = match metadata_only {
+                    true => ("meta.k8s.io/v1", "PartialObjectMetadata"),
+                    false => (api_version.as_str(), kind.as_str()),
+                };
+                let mut bookmark = json!({
+                    "apiVersion": api_version,
+                    "kind": kind,
+                    "metadata": {"resourceVersion": version.to_string()},
+                });
+                if *initial_end {
+                    bookmark["metadata"]["annotations"] = json!({"k8s.io/initial-events-end": "true"});
+                }
+                json!({"type": "BOOKMARK", "object": bookmark})
+            }
+            Event::Error(status) => json!({"type": "ERROR", "object": status_error::body(status)}),
+        };
+        let mut line = line.to_string().into_bytes();
+        line.push(b'\n');
+        line
+    }
+}
+
+/// Returns an error if the parameters of a watch cannot be combined.
+fn check_match(request: &RecordedRequest) -> Result<(), Box<Status>> {
+    let mut wrong = Vec::new();
+    let matching = request.query_param("resourceVersionMatch");
+    let asked = request.query_param("sendInitialEvents");
+    if asked.is_some() && matching != Some("NotOlderThan") {
+        let why = "Forbidden: sendInitialEvents requires setting resourceVersionMatch to NotOlderThan";
+        wrong.push(("resourceVersionMatch", why.to_owned()));
+    }
+    if let Some(matching) = matching {
+        if asked.is_none() {
+            let why =
+                "Forbidden: resourceVersionMatch is forbidden for watch unless sendInitialEvents is provided";
+            wrong.push(("resourceVersionMatch", why.to_owned()));
+        }
+        if matching != "NotOlderThan" {
+            let why = format!("Unsupported value: {matching:?}: supported values: \"NotOlderThan\"");
+            wrong.push(("resourceVersionMatch", why));
+        }
+    }
+    if wrong.is_empty() { Ok(()) } else { Err(status_error::invalid_options("ListOptions", &wrong)) }
 }

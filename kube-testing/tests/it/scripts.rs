@@ -3,11 +3,11 @@
 use api_scripts::Server;
 use flyball_kube_testing::ApiServer;
 use k8s_openapi::api::apps::v1::Deployment;
-use k8s_openapi::api::batch::v1::Job;
+use k8s_openapi::api::batch::v1::{CronJob, Job};
 use k8s_openapi::api::coordination::v1::Lease;
 use k8s_openapi::api::core::v1::{ConfigMap, Event, Namespace, Pod, Secret, Service, ServiceAccount};
 use k8s_openapi::api::discovery::v1::EndpointSlice;
-use k8s_openapi::api::rbac::v1::Role;
+use k8s_openapi::api::rbac::v1::{ClusterRole, Role};
 use k8s_openapi::apiextensions_apiserver::pkg::apis::apiextensions::v1::CustomResourceDefinition;
 
 fn server() -> (ApiServer, Server) {
@@ -15,6 +15,7 @@ fn server() -> (ApiServer, Server) {
     server.register::<ConfigMap>().register::<Event>().register::<Namespace>().register::<Pod>();
     server.register::<Secret>().register::<Service>().register::<ServiceAccount>();
     server.register::<Deployment>().register::<Job>().register::<Lease>().register::<EndpointSlice>();
+    server.register::<CronJob>().register::<ClusterRole>();
     server.register::<Role>().register::<CustomResourceDefinition>();
     // As on a real server, the scripts check each answer, including those that a client would not return before its retries have failed.
     let on = Server { client: super::client_without_retries(&server), namespace: "default".to_owned() };

@@ -54,7 +54,7 @@ pub(super) fn encode(encoder: DescriptorEncoder<'_>, series: &[Arc<Series>]) -> 
     )?;
     page.one(
         "controller_runtime_max_concurrent_reconciles",
-        "Maximum number of workers of all running controllers.",
+        "Maximum number of workers of all running controllers; infinite without a bound.",
         |own| &own.max_workers,
     )?;
     page.one("controller_runtime_active_workers", "Running reconciles at the scrape.", |own| &own.active)?;

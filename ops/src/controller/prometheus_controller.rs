@@ -7,9 +7,8 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use flyball_controller::{ControllerMetrics, FailureClass, ReconcileOutcome};
-use flyball_sync::locks::{AtomicU64, Ordering};
 
-use super::series::Series;
+use super::series::{MaxWorkers, Series};
 
 /// The metrics of one controller in a [`PrometheusControllers`](crate::PrometheusControllers).
 ///
@@ -31,22 +30,20 @@ use super::series::Series;
 /// ```
 pub struct PrometheusController {
     series: Arc<Series>,
-    /// The sum of the maximum worker counts that were reported to this sink; subtracted from the series when the sink is dropped.
-    max_workers: AtomicU64,
+    /// The maximum worker counts that were reported to this sink; subtracted from the series when the sink is dropped.
+    max_workers: MaxWorkers,
 }
 
 impl PrometheusController {
     pub(super) fn new(series: Arc<Series>) -> Self {
-        Self { series, max_workers: AtomicU64::new(0) }
+        Self { series, max_workers: MaxWorkers::default() }
     }
 }
 
 impl ControllerMetrics for PrometheusController {
     fn max_workers(&self, workers: usize) {
-        let workers = u64::try_from(workers).unwrap_or(u64::MAX);
-        // Ordering: Relaxed, because the value is read only in `drop`, which has exclusive access.
-        self.max_workers.fetch_add(workers, Ordering::Relaxed);
-        self.series.max_workers.inc_by(workers);
+        self.max_workers.add(workers);
+        self.series.max_workers.add(workers);
     }
 
     fn worker_started(&self) {
@@ -100,8 +97,7 @@ impl ControllerMetrics for PrometheusController {
 
 impl Drop for PrometheusController {
     fn drop(&mut self) {
-        // Ordering: Relaxed, because `drop` has exclusive access.
-        self.series.max_workers.dec_by(self.max_workers.load(Ordering::Relaxed));
+        self.series.max_workers.subtract(&self.max_workers);
     }
 }
 

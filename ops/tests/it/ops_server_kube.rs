@@ -1,5 +1,6 @@
 //! `OpsServer` with flyball-kube: controllers, quotas and elections.
 
+use std::future::pending;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -26,7 +27,7 @@ async fn a_throttle_and_an_election_are_exported_and_shown() {
     let mut election = Election::builder(cluster.client(), "ns", "l", "me").build().unwrap();
     let server = OpsServer::new().throttle("client", &throttle).election("l", &election.status());
     let served = serve(server).await;
-    let ended = election.run(|_| async {
+    let ended = election.run(pending(), |_| async {
         let (status, metrics) = served.get("/metrics").await;
         assert_eq!(status, 200);
         let lines = [
@@ -145,7 +146,7 @@ async fn the_debug_view_contains_running_reconciles_and_reasons() {
     let reconciles = controller.run(
         async |_: Arc<ConfigMap>, begin: Arc<std::sync::Mutex<Option<tokio::sync::oneshot::Sender<()>>>>| {
             drop(begin.lock().unwrap().take());
-            std::future::pending().await
+            pending().await
         },
         |_, _: &kube::Error, _| Action::requeue(Duration::ZERO),
         begin,

@@ -147,6 +147,10 @@ async fn controllers_of_the_same_name_are_one_series() {
     let running = tokio::spawn(running);
     sleep(SECOND / 2).await;
     kept.max_workers(4);
+    let unbounded = prometheus.controller("pods");
+    unbounded.max_workers(usize::MAX);
+    has(&registry, "controller_runtime_max_concurrent_reconciles{controller=\"pods\"} inf");
+    drop(unbounded);
     has(&registry, "controller_runtime_max_concurrent_reconciles{controller=\"pods\"} 7");
     has(&registry, "controller_runtime_active_workers{controller=\"pods\"} 1");
     has(&registry, "flyball_controller_workers{controller=\"pods\"} 2");

@@ -212,3 +212,26 @@ pub async fn other_metadata_is_validated(on: &Server) {
     // The error of an update may contain the same cause several times, depending on the kind. For a ConfigMap it contains the cause once.
     refused.is_error(422, "Invalid", &format!("ConfigMap \"a\" is invalid: {why}"));
 }
+
+/// The version 0 means any version: an update with it is one without a version, and a creation with it is possible.
+pub async fn the_version_zero_is_no_version(on: &Server) {
+    let mut map = config_map("a", "1");
+    map["metadata"]["resourceVersion"] = json!("0");
+    let made = on.create("v1/configmaps", map.clone()).await;
+    assert_ne!(version(&made), "0");
+    map["data"]["value"] = json!("2");
+    let changed = on.ask("PUT", "v1/configmaps/a", map).await.ok();
+    assert_eq!((&changed["data"]["value"], uid(&changed)), (&json!("2"), uid(&made)));
+    let patch = json!({"metadata": {"resourceVersion": "0"}, "data": {"value": "3"}});
+    assert_eq!(on.merge("v1/configmaps/a", patch.clone()).await.ok()["data"]["value"], "3");
+
+    let sites = Definition::new(on, "Site").create(on).await;
+    let mut site = sites.object("s", json!({"color": "red"}));
+    site["metadata"]["resourceVersion"] = json!("0");
+    on.create(&sites.path(), site.clone()).await;
+    let here = format!("{}/s", sites.path());
+    let why = "metadata.resourceVersion: Invalid value: 0: must be specified for an update";
+    for refused in [on.ask("PUT", &here, site).await, on.merge(&here, patch).await] {
+        refused.is_error(422, "Invalid", &format!("{} \"s\" is invalid: {why}", sites.title()));
+    }
+}

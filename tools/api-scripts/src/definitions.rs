@@ -14,6 +14,7 @@ pub(crate) struct Definition {
     group: String,
     plural: String,
     kind: String,
+    namespaced: bool,
 }
 
 const ALL: &str = "/apis/apiextensions.k8s.io/v1/customresourcedefinitions";
@@ -40,7 +41,14 @@ impl Definition {
                 "versions": [version],
             },
         });
-        Self { object, group, plural, kind: kind.to_owned() }
+        Self { object, group, plural, kind: kind.to_owned(), namespaced: true }
+    }
+
+    /// Defines a kind whose objects are in no namespace.
+    pub(crate) fn without_namespaces(mut self) -> Self {
+        self.object["spec"]["scope"] = json!("Cluster");
+        self.namespaced = false;
+        self
     }
 
     pub(crate) fn without_status(mut self) -> Self {
@@ -90,7 +98,15 @@ impl Definition {
     }
 
     fn path_in(&self, version: &str) -> String {
-        format!("{}/{version}/{}", self.group, self.plural)
+        if self.namespaced {
+            return format!("{}/{version}/{}", self.group, self.plural);
+        }
+        self.path_in_all_namespaces(version)
+    }
+
+    /// The path of the kind's objects in all namespaces, or of the objects of a kind without namespaces.
+    pub(crate) fn path_in_all_namespaces(&self, version: &str) -> String {
+        format!("/apis/{}/{version}/{}", self.group, self.plural)
     }
 
     /// The name by which error messages refer to the kind.

@@ -206,3 +206,43 @@ pub async fn unknown_options_are_refused(on: &Server) {
     }
     on.get("v1/configmaps/a").await.ok();
 }
+
+/// A write cannot begin a deletion, and cannot change one.
+pub async fn a_write_neither_begins_nor_changes_a_deletion(on: &Server) {
+    let here = "v1/configmaps/a";
+    let made = on.create("v1/configmaps", held("a", &["flyball.test/a"])).await;
+    let time = json!("2001-01-01T00:00:00Z");
+    for (field, value) in [("deletionTimestamp", &time), ("deletionGracePeriodSeconds", &json!(5))] {
+        let why = format!("metadata.{field}: Invalid value: {value}: field is immutable");
+        let mut changed = made.clone();
+        changed["metadata"][field] = value.clone();
+        for refused in
+            [on.ask("PUT", here, changed).await, on.merge(here, json!({"metadata": {field: value}})).await]
+        {
+            refused.is_error(422, "Invalid", &format!("ConfigMap \"a\" is invalid: {why}"));
+        }
+    }
+    assert_eq!(version(&on.get(here).await.ok()), version(&made));
+
+    let first = on.ask("DELETE", here, Value::Null).await.ok();
+    for value in [time, Value::Null] {
+        let told = on.merge(here, json!({"metadata": {"deletionTimestamp": value}})).await.ok();
+        assert_eq!(told["metadata"]["deletionTimestamp"], first["metadata"]["deletionTimestamp"]);
+    }
+    let told = on.merge(here, json!({"metadata": {"deletionGracePeriodSeconds": null}})).await.ok();
+    assert_eq!(told["metadata"]["deletionGracePeriodSeconds"], 0);
+    let refused = on.merge(here, json!({"metadata": {"deletionGracePeriodSeconds": 5}})).await;
+    let why = "metadata.deletionGracePeriodSeconds: Invalid value: 5: field is immutable";
+    refused.is_error(422, "Invalid", &format!("ConfigMap \"a\" is invalid: {why}"));
+    on.merge(here, json!({"metadata": {"finalizers": null}})).await.ok();
+    assert_eq!(on.get(here).await.code, 404);
+    // A write to the status of a pod keeps the field, whatever the object contains.
+    on.create("v1/pods", pod("a", json!({}))).await;
+    let patch =
+        json!({"metadata": {"deletionTimestamp": "2001-01-01T00:00:00Z"}, "status": {"phase": "Running"}});
+    let told = on.merge("v1/pods/a/status", patch).await.ok();
+    assert_eq!(
+        (told["metadata"].get("deletionTimestamp"), &told["status"]["phase"]),
+        (None, &json!("Running"))
+    );
+}

@@ -35,6 +35,7 @@ pub async fn all(on: &Server, forget: impl AsyncFnOnce()) {
         (&error["type"], &error["object"]["code"], &error["object"]["reason"]),
         (&json!("ERROR"), &json!(410), &json!("Expired"))
     );
+    assert_eq!((&error["object"]["kind"], &error["object"]["apiVersion"]), (&json!("Status"), &json!("v1")));
     let message = error["object"]["message"].as_str().unwrap();
     assert!(message.starts_with(&format!("too old resource version: {old} (")), "{message}");
     assert_eq!(events.len(), 1);

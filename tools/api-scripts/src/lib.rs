@@ -15,8 +15,10 @@ pub mod deletions;
 pub mod discovery;
 pub mod expired;
 pub mod lists;
+pub mod metadata;
 pub mod patches;
 pub mod representations;
+pub mod scopes;
 pub mod selectors;
 mod server;
 pub mod statuses;
@@ -53,6 +55,7 @@ macro_rules! each {
             conflicts::names_are_generated,
             conflicts::names_are_validated,
             conflicts::other_metadata_is_validated,
+            conflicts::the_version_zero_is_no_version,
             definitions::a_definition_in_two_versions_serves_the_same_objects,
             definitions::a_definition_is_established_and_serves_its_kind,
             definitions::a_deleted_definition_takes_its_objects_and_watches_with_it,
@@ -61,6 +64,7 @@ macro_rules! each {
             deletions::a_deletion_has_preconditions,
             deletions::a_dry_run_stores_nothing,
             deletions::a_pod_has_a_grace_period,
+            deletions::a_write_neither_begins_nor_changes_a_deletion,
             deletions::an_object_stays_until_its_last_finalizer_is_removed,
             deletions::jobs_orphan_their_pods_by_default,
             deletions::policies_are_finalizers,
@@ -72,18 +76,27 @@ macro_rules! each {
             lists::a_list_continues_at_its_version,
             lists::lists_are_of_a_version,
             lists::parameters_that_contradict_each_other_are_refused,
+            metadata::annotations_are_limited_to_256_kib,
+            metadata::keys_of_annotations_are_validated,
+            metadata::labels_and_annotations_are_strings,
+            metadata::long_generated_names_are_cut,
+            metadata::names_of_cron_jobs_are_short,
             patches::a_json_patch_edits_or_is_refused,
             patches::a_merge_patch_merges,
             patches::a_patch_with_a_stale_version_is_a_conflict,
             patches::a_strategic_merge_patch_merges_lists_by_their_keys,
             patches::custom_resources_have_no_strategic_merge_patch,
             patches::options_of_patches_are_checked,
+            representations::large_bodies_are_refused,
             representations::metadata_alone_is_sent_where_it_is_accepted,
             representations::types_that_are_not_there_are_refused,
+            scopes::kinds_without_namespaces_have_no_path_in_one,
+            scopes::objects_in_a_namespace_are_only_listed_without_one,
             selectors::custom_resources_are_selected_by_declared_fields,
             selectors::each_kind_has_its_fields,
             selectors::fields_that_a_kind_has_not_are_refused,
             selectors::labels_select,
+            selectors::special_characters_in_values_of_fields_are_escaped,
             statuses::a_custom_kind_without_the_subresource_has_no_status_apart,
             statuses::a_status_write_changes_only_the_status,
             statuses::generations_rise_with_the_spec,
@@ -91,6 +104,7 @@ macro_rules! each {
             statuses::some_kinds_have_no_generation,
             watches::a_watch_sends_what_follows_its_version,
             watches::a_watch_without_a_version_begins_with_what_exists,
+            watches::a_watch_without_initial_events_begins_with_the_next_change,
             watches::initial_events_end_with_a_bookmark,
             watches::a_version_that_is_not_reached_yet_is_an_error_or_awaited,
             watches::metadata_is_watched,

@@ -42,3 +42,35 @@ pub async fn types_that_are_not_there_are_refused(on: &Server) {
         on.ask_as("POST", "v1/configmaps", "text/html", "application/json", labelled("b", json!({}))).await;
     assert_eq!((refused.code, refused.body["reason"].as_str()), (415, Some("UnsupportedMediaType")));
 }
+
+/// The server refuses a body of more than 3 MiB.
+pub async fn large_bodies_are_refused(on: &Server) {
+    on.create("v1/configmaps", labelled("a", json!({}))).await;
+    let here = "v1/configmaps/a";
+    let sized = |mut object: Value, size: usize| {
+        object["metadata"] = json!({"name": "a", "annotations": {"a": ""}});
+        let padding = size - object.to_string().len();
+        object["metadata"]["annotations"]["a"] = "x".repeat(padding).into();
+        object
+    };
+    let most = 3 * 1024 * 1024;
+    for (method, path, content) in [
+        ("POST", "v1/configmaps", "application/json"),
+        ("PUT", here, "application/json"),
+        ("PATCH", here, "application/merge-patch+json"),
+        ("PATCH", &*format!("{here}?fieldManager=one"), "application/apply-patch+yaml"),
+    ] {
+        let map = json!({"apiVersion": "v1", "kind": "ConfigMap"});
+        let ask = async |size: usize| {
+            on.ask_as(method, path, content, "application/json", sized(map.clone(), size)).await
+        };
+        let refused = ask(most + 1).await;
+        refused.is_error(413, "RequestEntityTooLarge", "Request entity too large: limit is 3145728");
+        let refused = ask(most).await;
+        assert!(matches!(refused.code, 409 | 422), "{method}: {}", refused.code);
+    }
+    let options = json!({"apiVersion": "v1", "kind": "DeleteOptions"});
+    let refused = on.ask("DELETE", here, sized(options, most + 1)).await;
+    refused.is_error(413, "RequestEntityTooLarge", "Request entity too large: limit is 3145728");
+    on.get(here).await.ok();
+}

@@ -6,7 +6,12 @@ use crate::definitions::Definition;
 use crate::server::{Server, config_map, labelled, names, pod};
 
 async fn selected(on: &Server, path: &str, kind: &str, selector: &str) -> Vec<String> {
-    let selector = selector.replace('!', "%21").replace('=', "%3D").replace(' ', "+").replace(',', "%2C");
+    let selector = selector
+        .replace('!', "%21")
+        .replace('=', "%3D")
+        .replace(' ', "+")
+        .replace(',', "%2C")
+        .replace('\\', "%5C");
     let list = on.get(&format!("{path}?{kind}Selector={selector}")).await.ok();
     let mut names: Vec<_> = names(&list).into_iter().map(str::to_owned).collect();
     // Names of the objects that a cluster creates in every namespace.
@@ -118,4 +123,33 @@ pub async fn custom_resources_are_selected_by_declared_fields(on: &Server) {
     assert_eq!(on.watch(&path).await, ["ADDED b", "ADDED a"]);
     let refused = on.get(&format!("{}?fieldSelector=spec.size%3D1", sites.path())).await;
     refused.is_error(400, "BadRequest", "field label not supported: spec.size");
+}
+
+/// In the value of a field selector, a comma, an equals sign and a backslash follow a backslash.
+pub async fn special_characters_in_values_of_fields_are_escaped(on: &Server) {
+    let sites = Definition::new(on, "Site").selectable(".spec.color").create(on).await;
+    for (name, color) in [("a", "x,y"), ("b", "x=y"), ("c", "x\\y"), ("d", "x"), ("e", "x!=y")] {
+        on.create(&sites.path(), sites.object(name, json!({"color": color}))).await;
+    }
+    for (selector, expected) in [
+        ("spec.color=x\\,y", &["a"][..]),
+        ("spec.color==x\\=y", &["b"]),
+        ("spec.color=x\\\\y", &["c"]),
+        ("spec.color=x!\\=y", &["e"]),
+        ("spec.color!=x\\,y,metadata.name!=d", &["b", "c", "e"]),
+        ("spec.color=x,,", &["d"]),
+        ("spec.color= x", &[]),
+    ] {
+        assert_eq!(selected(on, &sites.path(), "field", selector).await, expected, "{selector}");
+    }
+    for (selector, message) in [
+        ("metadata.name=a=b", "invalid field selector: unescaped character in value: 61"),
+        ("metadata.name=a%5Cb", "invalid field selector: invalid escape sequence: \\b"),
+        ("metadata.name=a%5C", "invalid field selector: invalid escape sequence: \\"),
+        ("metadata.name=a,b", "invalid selector: 'metadata.name=a,b'; can't understand 'b'"),
+    ] {
+        on.get(&format!("v1/configmaps?fieldSelector={selector}")).await.is_error(400, "BadRequest", message);
+    }
+    let spaced = on.get("v1/configmaps?fieldSelector=metadata.name=a,+metadata.name=a").await;
+    assert_eq!((spaced.code, spaced.body["reason"].as_str()), (400, Some("BadRequest")), "{spaced:?}");
 }

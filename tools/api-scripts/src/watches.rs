@@ -1,8 +1,10 @@
 //! Watches.
 
+use std::time::Duration;
+
 use serde_json::{Value, json};
 
-use crate::server::{Server, config_map, labelled, version};
+use crate::server::{Server, config_map, labelled, names, version};
 
 const METADATA: &str = "application/json;as=PartialObjectMetadata;g=meta.k8s.io;v=v1";
 
@@ -112,5 +114,28 @@ pub async fn a_version_that_is_not_reached_yet_is_an_error_or_awaited(on: &Serve
         (&json!("ERROR"), &json!(504), &json!("Timeout"))
     );
     assert_eq!(error["details"]["causes"][0]["reason"], "ResourceVersionTooLarge");
+    assert_eq!((&error["kind"], &error["apiVersion"]), (&json!("Status"), &json!("v1")));
     assert_eq!(events.len(), 1);
+}
+
+/// With `sendInitialEvents=false`, a watch without a version begins with the next change.
+pub async fn a_watch_without_initial_events_begins_with_the_next_change(on: &Server) {
+    on.create("v1/configmaps", labelled("a", json!({"app": "x"}))).await;
+    let without = "labelSelector=app&sendInitialEvents=false&resourceVersionMatch=NotOlderThan&allowWatchBookmarks=true";
+    for (version, name) in [("", "b"), ("&resourceVersion=0", "c")] {
+        // With the version 0, a real server begins with the state of its cache.
+        let cached = |reply: &crate::Reply| names(&reply.body).len() == if name == "b" { 1 } else { 2 };
+        on.until("v1/configmaps?labelSelector=app&resourceVersion=0", cached).await;
+        let path = format!("v1/configmaps?{without}{version}");
+        let create = async {
+            // Half a second is long enough for the watch to be opened.
+            tokio::time::sleep(Duration::from_millis(500)).await;
+            on.create("v1/configmaps", labelled(name, json!({"app": "x"}))).await;
+        };
+        let (events, ()) = tokio::join!(on.watch_within(2, &path, "application/json"), create);
+        let mut events: Vec<_> =
+            events.iter().map(|event| (&event["type"], &event["object"]["metadata"]["name"])).collect();
+        events.retain(|(kind, _)| *kind != "BOOKMARK");
+        assert_eq!(events, [(&json!("ADDED"), &json!(name))], "{version}");
+    }
 }

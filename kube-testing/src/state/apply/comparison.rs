@@ -4,8 +4,8 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use serde_json::Value;
 
-use crate::state::apply::field_set::{FieldSet, Node};
 use crate::state::apply::field_type::FieldType;
+use crate::state::field_set::{FieldSet, Node};
 
 /// The fields that differ between two objects. No field is in two of the sets.
 #[derive(Debug, Default, PartialEq, Eq)]

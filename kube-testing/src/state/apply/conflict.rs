@@ -4,7 +4,7 @@ use kube::core::Status;
 use kube::core::response::StatusCause;
 
 use crate::state::apply::managers::{Conflicts, Manager, Operation};
-use crate::state::status_error;
+use crate::status_error;
 
 pub(crate) fn status(conflicts: &Conflicts) -> Box<Status> {
     let by_manager = conflicts.0.iter().map(|(manager, fields)| (title(manager), fields.paths()));

@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use serde_json::Value;
 
-use crate::state::apply::field_set::Element;
+use crate::state::field_set::Element;
 use crate::state::kind::Kind;
 use crate::state::kind::field_rules::{self, ListRule};
 

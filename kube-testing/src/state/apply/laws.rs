@@ -5,10 +5,10 @@ use std::collections::BTreeSet;
 use serde_json::{Map, Value, json};
 
 use crate::state::apply::comparison::Comparison;
-use crate::state::apply::field_set::FieldSet;
 use crate::state::apply::field_type::FieldType;
 use crate::state::apply::managers::{Manager, Managers, Operation, Writer};
 use crate::state::apply::merge::merge;
+use crate::state::field_set::FieldSet;
 
 const CASES: u64 = 500;
 

@@ -6,9 +6,10 @@ use std::sync::LazyLock;
 use serde_json::{Value, json};
 
 use crate::state::apply::comparison::Comparison;
-use crate::state::apply::field_set::FieldSet;
 use crate::state::apply::field_type::FieldType;
 use crate::state::apply::merge::{merge, remove, remove_nulls};
+use crate::state::field_set::FieldSet;
+use crate::state::metadata;
 
 /// The maximum number of managers with the operation `Update` in one object. Beyond this number, the entries of the oldest managers are merged.
 const MAX_UPDATERS: usize = 10;
@@ -92,6 +93,14 @@ impl Managers {
             order(a, owned_a).cmp(&order(b, owned_b)).then(a.cmp(b))
         });
         entries.into_iter().map(|(manager, owned)| entry(manager, owned)).collect()
+    }
+
+    /// Sets the `managedFields` of an object, or removes it if there are no managers.
+    pub(crate) fn set_in(&self, object: &mut Value) {
+        metadata::take_managers(object);
+        if !self.is_empty() {
+            metadata::set(object, "managedFields", self.to_json());
+        }
     }
 
     /// Returns whether the managers have the same fields, regardless of the times of their writes.

@@ -4,8 +4,8 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use serde_json::{Map, Value};
 
-use crate::state::apply::field_set::{Element, FieldSet};
 use crate::state::apply::field_type::FieldType;
+use crate::state::field_set::{Element, FieldSet};
 
 /// Returns the object with the configuration merged into it.
 pub(crate) fn merge(object: &Value, config: &Value, of: FieldType<'_>) -> Value {

@@ -8,11 +8,10 @@ use std::sync::Arc;
 use jiff::Timestamp;
 use serde_json::Value;
 
-use crate::request::RecordedRequest;
-use crate::request_matcher::Verb;
-use crate::state::apply::field_set::FieldSet;
+use crate::request::{RecordedRequest, Verb};
 use crate::state::apply::field_type::FieldType;
 use crate::state::apply::managers::{Manager, Managers, Operation, Writer};
+use crate::state::field_set::FieldSet;
 use crate::state::kind::Kind;
 use crate::state::patch::APPLY;
 use crate::state::{State, metadata, seconds};

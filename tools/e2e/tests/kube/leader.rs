@@ -9,7 +9,7 @@ use std::task::{Context, Poll};
 use std::time::Duration;
 
 use flyball_kube::{Controller, Monitor};
-use flyball_kube_lease::{Election, ElectionOutcome, LeaderStatus, Leadership, LossReason};
+use flyball_kube_lease::{Election, ElectionBuilder, ElectionOutcome, LeaderStatus, Leadership, LossReason};
 use futures_util::StreamExt;
 use k8s_openapi::api::coordination::v1::{Lease, LeaseSpec};
 use k8s_openapi::api::core::v1::ConfigMap;
@@ -33,9 +33,9 @@ const RETRY: Duration = Duration::from_millis(500);
 /// The delay that is tolerated if the server or the machine is under load.
 const SLACK: Duration = Duration::from_secs(10);
 
-fn election(client: Client, namespace: &Namespace, identity: &str) -> Election {
+fn election(client: Client, namespace: &Namespace, identity: &str) -> ElectionBuilder {
     let election = Election::builder(client, &namespace.name, "l", identity);
-    election.lease_duration(LEASE).renew_deadline(RENEW).retry_period(RETRY).build().unwrap()
+    election.lease_duration(LEASE).renew_deadline(RENEW).retry_period(RETRY)
 }
 
 async fn spec(client: &Client, namespace: &Namespace) -> LeaseSpec {
@@ -105,7 +105,7 @@ async fn a_leader_that_is_cut_off_has_ended_before_another_leads() {
         let client = client().await;
         let namespace = Namespace::fresh(&client).await;
         let (cut, at_work) = (Arc::<AtomicBool>::default(), ActiveLeaders::default());
-        let mut first = election(client_to_cut(&cut).await, &namespace, "first");
+        let mut first = election(client_to_cut(&cut).await, &namespace, "first").build().unwrap();
         let (begins, begun) = oneshot::channel();
         let working = at_work.clone();
         let first = tokio::spawn(async move {
@@ -114,10 +114,10 @@ async fn a_leader_that_is_cut_off_has_ended_before_another_leads() {
                 let _ = begins.send(());
                 pending::<()>().await
             };
-            first.run(work).await
+            first.run(pending(), work).await
         });
         begun.await.unwrap();
-        let mut second = election(client.clone(), &namespace, "second");
+        let mut second = election(client.clone(), &namespace, "second").build().unwrap();
         let status = second.status();
         let (begins, mut begun) = oneshot::channel();
         let working = at_work.clone();
@@ -126,7 +126,7 @@ async fn a_leader_that_is_cut_off_has_ended_before_another_leads() {
                 let _worker = working.one();
                 begins.send(Instant::now()).unwrap();
             };
-            second.run(work).await
+            second.run(pending(), work).await
         });
         // The test waits for longer than the lease duration, so the first candidate must renew the lease in the meantime.
         tokio::select! {
@@ -157,7 +157,11 @@ async fn a_lease_is_released_at_the_end_or_expires() {
         let client = client().await;
         let namespace = Namespace::fresh(&client).await;
         assert_eq!(
-            election(client.clone(), &namespace, "first").run(|_| async { 1 }).await,
+            election(client.clone(), &namespace, "first")
+                .build()
+                .unwrap()
+                .run(pending(), |_| async { 1 })
+                .await,
             ElectionOutcome::Done(1)
         );
         let released = spec(&client, &namespace).await;
@@ -166,11 +170,11 @@ async fn a_lease_is_released_at_the_end_or_expires() {
 
         // The next candidate acquires the lease without waiting for its expiry.
         let start = Instant::now();
-        let mut second = election(client.clone(), &namespace, "second");
+        let mut second = election(client.clone(), &namespace, "second").build().unwrap();
         let led = AtomicBool::new(false);
         {
             // As with `kill -9`, nothing is cleaned up: the future is dropped.
-            let run = second.run(|_| async {
+            let run = second.run(pending(), |_| async {
                 led.store(true, Ordering::SeqCst);
                 pending::<()>().await;
             });
@@ -181,7 +185,8 @@ async fn a_lease_is_released_at_the_end_or_expires() {
         let held = spec(&client, &namespace).await;
         assert_eq!((held.holder_identity.as_deref(), held.lease_transitions), (Some("second"), Some(1)));
         assert!(held.renew_time > held.acquire_time, "the lease must have been renewed");
-        let waited = election(client.clone(), &namespace, "third").run(|_| async { killed.elapsed() }).await;
+        let mut third = election(client.clone(), &namespace, "third").build().unwrap();
+        let waited = third.run(pending(), |_| async { killed.elapsed() }).await;
         let ElectionOutcome::Done(waited) = waited else { panic!("{waited:?}") };
         assert!(waited >= LEASE, "{waited:?}: the third candidate must wait for a whole lease");
         assert!(waited <= LEASE + RETRY * 22 / 10 + SLACK, "{waited:?}");
@@ -200,7 +205,7 @@ struct Replica {
 impl Replica {
     async fn start(namespace: &Namespace, name: &'static str) -> Self {
         let client = client().await;
-        let mut election = election(client.clone(), namespace, name);
+        let mut election = election(client.clone(), namespace, name).standby(true).build().unwrap();
         let maps = Api::<ConfigMap>::namespaced(client, &namespace.name);
         let controller = Controller::new(maps.clone(), watcher::Config::default().labels("rolled=yes"));
         let (monitor, status) = (controller.monitor(), election.status());
@@ -213,7 +218,7 @@ impl Replica {
         };
         let ended = tokio::spawn(async move {
             election
-                .run_as_standby(async { drop(stopped.await) }, |leadership| {
+                .run(async { drop(stopped.await) }, |leadership| {
                     controller
                         .with_leadership(&leadership)
                         .run(reconcile, |_, _, _| Action::requeue(RETRY), Arc::new((maps, name)))

@@ -12,7 +12,7 @@ use syn::{Item, ItemUse, UseTree, Visibility};
 use crate::workspace::Workspace;
 
 /// The crates with this rule.
-const CRATES: [&str; 3] = ["ratelimit", "sync", "workqueue"];
+const CRATES: [&str; 5] = ["kube-lease", "kube-testing", "ratelimit", "sync", "workqueue"];
 
 pub(super) fn check(workspace: &Workspace, files: &[PathBuf]) -> Result<Vec<String>> {
     let mut complaints = Vec::new();

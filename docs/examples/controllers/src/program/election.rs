@@ -61,6 +61,7 @@ pub fn election(
         .renew_deadline(options.renew_deadline)
         .retry_period(options.retry_period)
         .on_new_leader(|leader| eprintln!("{leader} leads"))
+        .standby(true)
         .build()
 }
 
@@ -75,7 +76,7 @@ pub async fn as_leader<F: Future<Output = ()>>(
     stop: impl Future<Output = ()>,
     work: impl FnOnce(Leadership) -> F,
 ) -> Result<(), LeadershipLost> {
-    match election.run_as_standby(stop, work).await {
+    match election.run(stop, work).await {
         ElectionOutcome::Done(()) | ElectionOutcome::Stopped => Ok(()),
         ElectionOutcome::Lost(why, _) => Err(LeadershipLost(why)),
     }
