@@ -6,6 +6,7 @@
 pub(crate) mod api_error;
 mod decode;
 mod listing;
+mod outage;
 mod request;
 pub(crate) mod stream_source;
 mod unreadable;
@@ -30,6 +31,7 @@ use serde::de::DeserializeOwned;
 pub use self::api_error::ApiError;
 use self::decode::Unreadable;
 use self::listing::Listing;
+use self::outage::Outage;
 pub use self::stream_source::{StreamSource, StreamWatch, informer_from_stream};
 use self::unreadable::StoredObjects;
 pub use self::unreadable::unreadable_reason;
@@ -89,6 +91,7 @@ pub struct ApiSource<K> {
     on_object: Option<OnObject>,
     /// The total number of bytes that have arrived in answers to list requests.
     arrived: AtomicU64,
+    outage: Outage,
     objects: PhantomData<fn() -> K>,
 }
 
@@ -154,6 +157,7 @@ where
             stored: StoredObjects::default(),
             on_object: None,
             arrived: AtomicU64::new(0),
+            outage: Outage::default(),
             objects: PhantomData,
         }
     }
@@ -245,8 +249,12 @@ where
             self.listing.begin();
         }
         let send = async || {
+            // A streaming list is refused if the server has not reached the version.
+            if !request.streaming_list {
+                self.outage.check(request.from_version, || self.current_version()).await?;
+            }
             let built = request::uncompressed(self.watch_request(&request)?);
-            request::send(&self.client, built).await
+            self.outage.noticed(request::send(&self.client, built).await)
         };
         let body = send().await.map_err(|error| source_error(watcher::Error::WatchStartFailed(error)))?;
         Ok(ApiWatch::new(
@@ -256,8 +264,19 @@ where
             self.listing.clone(),
             self.stored.clone(),
             self.on_object.clone(),
+            self.outage.clone(),
             self.request.url_path.clone(),
         ))
+    }
+
+    /// Requests the newest version of the server, by a list of at most one object.
+    async fn current_version(&self) -> Result<Version, kube::Error> {
+        let request =
+            ListRequest { min_version: ListVersion::MostRecent, limit: Some(1), continuation: None };
+        let body = request::send(&self.client, self.list_request(request)?).await?;
+        let bytes = request::read(body, &self.arrived).await?;
+        let (page, _) = decode::page::<K>(&bytes).map_err(kube::Error::SerdeError)?;
+        Ok(page.version)
     }
 
     /// Returns the total number of bytes that have arrived in answers to list requests.
@@ -336,13 +355,14 @@ where
         if request.continuation.is_none() {
             self.listing.begin();
         }
-        let body = request::send(&self.client, self.list_request(request)?).await?;
+        let body = self.outage.noticed(request::send(&self.client, self.list_request(request)?).await)?;
         let bytes = request::read(body, &self.arrived).await?;
         let read = match bytes.len() > INLINE {
             true => on_blocking_thread(move || decode(&bytes)).await?,
             false => decode(&bytes),
         };
         let (page, unread) = read.map_err(kube::Error::SerdeError)?;
+        self.outage.end();
         for object in unread {
             self.counter.add(&self.request.url_path, &object);
             self.listing.add(object, self.stored.is_attached());

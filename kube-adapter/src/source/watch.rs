@@ -20,6 +20,7 @@ use tokio::task::yield_now;
 use super::OnObject;
 use super::decode::{self, Fallback, Line, Unreadable};
 use super::listing::Listing;
+use super::outage::Outage;
 use super::unreadable::StoredObjects;
 use super::unreadable_counter::UnreadableCounter;
 use crate::keys::object_key;
@@ -68,6 +69,7 @@ pub struct ApiWatch<K> {
     lists: bool,
     stored: StoredObjects<K>,
     on_object: Option<OnObject>,
+    outage: Outage,
     /// Objects of the list that could not be decoded. The watch returns events for them once the list is stored.
     unreadable: Vec<(NamespacedName, Unreadable)>,
     /// The version of an object that could not be decoded, and whose event was returned. If the watch is interrupted, that event is not returned again,
@@ -85,6 +87,7 @@ impl<K> ApiWatch<K> {
         listing: Listing,
         stored: StoredObjects<K>,
         on_object: Option<OnObject>,
+        outage: Outage,
         url: String,
     ) -> Self {
         let failed: fn(kube::Error) -> io::Error = io::Error::other;
@@ -103,6 +106,7 @@ impl<K> ApiWatch<K> {
             lists,
             stored,
             on_object,
+            outage,
             unreadable,
             bookmark: None,
             url,
@@ -121,6 +125,7 @@ impl<K> ApiWatch<K> {
             // A lost connection ends the watch without an error; the next watch resumes from the last version.
             Err(error) if is_connection_lost(&error) => {
                 tracing::debug!(url = self.url, %error, "the connection of a watch was lost");
+                self.outage.begin();
                 None
             }
             Err(error) => Some(Err(error)),
