@@ -26,6 +26,7 @@ impl Outage {
 
     /// Called when a list was answered: the next watch begins from a version that the server has reached.
     pub(super) fn end(&self) {
+        // Ordering: Relaxed, see `begin`.
         self.0.store(false, Ordering::Relaxed);
     }
 
@@ -50,6 +51,7 @@ impl Outage {
         from: Version,
         current: impl AsyncFnOnce() -> Result<Version, kube::Error>,
     ) -> Result<(), kube::Error> {
+        // Ordering: Relaxed, see `begin`.
         if from == Version::ZERO || !self.0.load(Ordering::Relaxed) {
             return Ok(());
         }
