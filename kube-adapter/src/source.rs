@@ -257,16 +257,7 @@ where
             self.outage.noticed(request::send(&self.client, built).await)
         };
         let body = send().await.map_err(|error| source_error(watcher::Error::WatchStartFailed(error)))?;
-        Ok(ApiWatch::new(
-            body,
-            &request,
-            self.counter.clone(),
-            self.listing.clone(),
-            self.stored.clone(),
-            self.on_object.clone(),
-            self.outage.clone(),
-            self.request.url_path.clone(),
-        ))
+        Ok(ApiWatch::new(self, body, &request))
     }
 
     /// Requests the newest version of the server, by a list of at most one object.

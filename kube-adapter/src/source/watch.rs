@@ -17,12 +17,12 @@ use serde::de::DeserializeOwned;
 use tokio::task::coop::consume_budget;
 use tokio::task::yield_now;
 
-use super::OnObject;
 use super::decode::{self, Fallback, Line, Unreadable};
 use super::listing::Listing;
 use super::outage::Outage;
 use super::unreadable::StoredObjects;
 use super::unreadable_counter::UnreadableCounter;
+use super::{ApiSource, OnObject};
 use crate::keys::object_key;
 use crate::source::api_error::{is_connection_lost, source_error};
 
@@ -80,36 +80,24 @@ pub struct ApiWatch<K> {
 }
 
 impl<K> ApiWatch<K> {
-    pub(super) fn new(
-        body: Body,
-        request: &WatchRequest,
-        counter: UnreadableCounter,
-        listing: Listing,
-        stored: StoredObjects<K>,
-        on_object: Option<OnObject>,
-        outage: Outage,
-        url: String,
-    ) -> Self {
+    pub(super) fn new(source: &ApiSource<K>, body: Body, request: &WatchRequest) -> Self {
         let failed: fn(kube::Error) -> io::Error = io::Error::other;
-        let lines = body.into_data_stream().map_err(failed).into_async_read();
         let lists = request.streaming_list;
-        let unordered = request.from_version == Version::ZERO && !lists;
         // A paged list is stored before the watch that follows it is opened.
-        let unreadable = if lists { Vec::new() } else { listing.take() };
-        let line = Vec::new();
+        let unreadable = if lists { Vec::new() } else { source.listing.take() };
         Self {
-            lines,
-            line,
-            unordered,
-            counter,
-            listing,
+            lines: body.into_data_stream().map_err(failed).into_async_read(),
+            line: Vec::new(),
+            unordered: request.from_version == Version::ZERO && !lists,
+            counter: source.counter.clone(),
+            listing: source.listing.clone(),
             lists,
-            stored,
-            on_object,
-            outage,
+            stored: source.stored.clone(),
+            on_object: source.on_object.clone(),
+            outage: source.outage.clone(),
             unreadable,
             bookmark: None,
-            url,
+            url: source.request.url_path.clone(),
             objects: PhantomData,
         }
     }
