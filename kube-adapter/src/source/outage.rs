@@ -2,8 +2,7 @@
 //!
 //! A server that was restored has lower versions than its caches. It refuses a list "not older than" such a version, but accepts a watch from it: the
 //! watch is silent until the server has reached the version again, which may take hours, and then begins in the middle of another history. So after
-//! an outage the current version is requested before a watch. client-go and kube-runtime do not do this: their caches stay in the state before the
-//! restore until the process is restarted.
+//! an outage the current version is requested before a watch. client-go and kube-runtime do not do this.
 
 use std::sync::Arc;
 
