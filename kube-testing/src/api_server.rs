@@ -53,7 +53,7 @@ use crate::state::watches::End;
 /// starts at 2026-01-01 and follows tokio's clock, even if tokio's time is paused.
 ///
 /// The crate's documentation has one table of the behaviour that matches a real server, and one of the requests that are refused as not implemented.
-/// Scripts of requests test the implemented behaviour: they run against this server and a kube-apiserver 1.36, and both must send the same responses.
+/// Scripts of requests test the implemented behaviour: they run against this server and a kube-apiserver 1.37, and both must send the same responses.
 /// The server also has these properties, which neither table contains:
 ///
 /// - A read returns the newest state, unless the request names an earlier version: there are no stale caches.

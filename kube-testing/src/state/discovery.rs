@@ -147,7 +147,7 @@ fn aggregated_resource(kind: &Kind, version: &str) -> Value {
 /// Returns the version of Kubernetes that this server imitates.
 fn version() -> Value {
     json!({
-        "major": "1", "minor": "36", "gitVersion": "v1.36.3", "gitCommit": "", "gitTreeState": "",
+        "major": "1", "minor": "37", "gitVersion": "v1.37.2", "gitCommit": "", "gitTreeState": "",
         "buildDate": "", "goVersion": "", "compiler": "", "platform": "",
     })
 }

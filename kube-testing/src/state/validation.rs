@@ -171,19 +171,20 @@ fn key_problems(key: &str) -> Vec<String> {
 }
 
 fn owners(object: &Value, wrong: &mut Wrong) {
-    for owner in metadata::references(object) {
-        for (field, problem) in [
-            ("apiVersion", "version must not be empty"),
-            ("kind", "must not be empty"),
-            ("name", "must not be empty"),
-            ("uid", "must not be empty"),
-        ] {
-            if owner[field].as_str().is_none_or(str::is_empty) {
-                wrong.push((
-                    format!("metadata.ownerReferences.{field}"),
-                    format!("Invalid value: \"\": {problem}"),
-                ));
+    for (at, owner) in metadata::references(object).iter().enumerate() {
+        let mut refuse = |field: &str, problem: String| {
+            wrong.push((format!("metadata.ownerReferences[{at}].{field}"), problem));
+        };
+        let is_there = |field: &str| owner[field].as_str().is_some_and(|value| !value.is_empty());
+        for field in ["apiVersion", "kind", "name", "uid"] {
+            if !is_there(field) {
+                refuse(field, "Required value: must not be empty".to_owned());
             }
+        }
+        let api_version = owner["apiVersion"].as_str().unwrap_or_default();
+        if is_there("apiVersion") && (api_version.ends_with('/') || api_version.matches('/').count() > 1) {
+            let problem = format!("Invalid value: \"{api_version}\": must be <group>/<version> or <version>");
+            refuse("apiVersion", problem);
         }
     }
     let controllers = metadata::references(object).iter().filter(|owner| owner["controller"] == true);

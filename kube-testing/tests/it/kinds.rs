@@ -91,7 +91,7 @@ async fn faults_and_the_log_see_requests_of_discovery() {
     server.fail_next(RequestMatcher::verb(Verb::Get), 1, busy);
     let client = super::client_without_retries(&server);
     assert_eq!(refused(client.apiserver_version().await).code, 503);
-    assert_eq!(server.client().apiserver_version().await.unwrap().minor, "36");
+    assert_eq!(server.client().apiserver_version().await.unwrap().minor, "37");
     let log = server.requests();
     assert_eq!((log.len(), log[0].verb, log[0].plural.as_str()), (2, Verb::Get, ""));
 }

@@ -66,5 +66,5 @@ pub async fn kinds_are_discovered_in_one_answer(on: &Server) {
 /// `/version` returns the version of kube-apiserver.
 pub async fn the_version_is_returned(on: &Server) {
     let version = on.client.apiserver_version().await.unwrap();
-    assert_eq!((version.major.as_str(), version.minor.as_str()), ("1", "36"));
+    assert_eq!((version.major.as_str(), version.minor.as_str()), ("1", "37"));
 }
