@@ -67,3 +67,72 @@ impl Outage {
         Err(kube::Error::Api(Status::failure(&message, reason::TIMEOUT).with_code(504).boxed()))
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use std::cell::Cell;
+    use std::io;
+
+    use flyball_sync::block_on;
+
+    use super::*;
+
+    fn refused(code: u16) -> kube::Error {
+        kube::Error::Api(Status::failure("refused", "").with_code(code).boxed())
+    }
+
+    fn unreachable() -> kube::Error {
+        kube::Error::Service(Box::new(io::Error::from(io::ErrorKind::ConnectionRefused)))
+    }
+
+    #[test]
+    fn the_version_is_requested_once_after_each_outage() {
+        let (outage, requests) = (Outage::default(), Cell::new(0));
+        let check = |from: u64| {
+            block_on(outage.check(Version::new(from), async || {
+                requests.set(requests.get() + 1);
+                Ok(Version::new(7))
+            }))
+        };
+        assert!(check(7).is_ok());
+        for error in [refused(429), refused(504), refused(410)] {
+            outage.noticed(Err::<(), _>(error)).unwrap_err();
+            assert!(check(7).is_ok());
+        }
+        assert_eq!(requests.get(), 0, "no outage");
+        for error in [refused(503), refused(500), unreachable()] {
+            outage.noticed(Err::<(), _>(error)).unwrap_err();
+            assert!(check(7).is_ok() && check(7).is_ok());
+        }
+        outage.begin();
+        assert!(check(0).is_ok(), "a watch of everything begins at any version");
+        assert!(check(7).is_ok());
+        outage.begin();
+        outage.end();
+        assert!(check(7).is_ok());
+        assert_eq!(requests.get(), 4);
+    }
+
+    #[test]
+    fn a_version_that_the_server_has_not_reached_is_too_large() {
+        let outage = Outage::default();
+        outage.begin();
+        let error = block_on(outage.check(Version::new(8), async || Ok(Version::new(7)))).unwrap_err();
+        let error = crate::ApiError::from(kube::runtime::watcher::Error::WatchStartFailed(error));
+        assert_eq!(error.kind(), flyball_informer_cache::SourceErrorKind::VersionTooLarge);
+    }
+
+    #[test]
+    fn a_server_that_refuses_lists_is_watched_and_one_that_fails_is_asked_again() {
+        let outage = Outage::default();
+        outage.begin();
+        for error in [refused(503), unreachable()] {
+            let mut error = Some(error);
+            let failed = outage.check(Version::new(8), async || Err(error.take().unwrap()));
+            assert!(block_on(failed).is_err());
+        }
+        assert!(block_on(outage.check(Version::new(8), async || Err(refused(403)))).is_ok());
+        let ended = outage.check(Version::new(8), async || unreachable!("the outage has ended"));
+        assert!(block_on(ended).is_ok());
+    }
+}
